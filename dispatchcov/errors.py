@@ -1,0 +1,62 @@
+"""Every error that dispatchcov raises on purpose.
+
+::
+
+    DispatchcovError
+    ├── ExpressionError      a predicate cannot be parsed or does not type-check
+    ├── TableError           a table file cannot be read or is not consistent
+    ├── FactsError           facts do not fit the variables of a table
+    ├── DataError            a shard, data file or trace cannot be read or written
+    │   └── DigestError      records of another version of a table
+    └── UsageError           options, configuration or arguments do not fit
+
+Each message says what was expected, what was got and, where names are chosen from a set, the known names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DispatchcovError(Exception):
+    """Base of all errors below; catch it to catch them all."""
+
+
+class ExpressionError(DispatchcovError):
+    """A predicate, guard or derived value is not an expression of the language."""
+
+
+class TableError(DispatchcovError):
+    """A table is unreadable or inconsistent; ``file`` and ``line`` say where (line 0: the whole file)."""
+
+    def __init__(self, message: str, *, file: str = "<table>", line: int = 0) -> None:
+        self.file = file
+        self.line = line
+        where = f"{file}:{line}" if line else file
+        super().__init__(f"{where}: {message}")
+
+
+class FactsError(DispatchcovError):
+    """Facts are missing, unknown or of the wrong type for the variables of a table."""
+
+
+class DataError(DispatchcovError):
+    """A shard or data file is not readable, not writable or not one of ours."""
+
+
+class DigestError(DataError):
+    """Records were made with another version of a table than the one in use."""
+
+
+class UsageError(DispatchcovError):
+    """An option, a configuration key or an argument is wrong."""
+
+
+def known(name: str, names: Iterable[str]) -> str:
+    """The tail of a message about an unknown ``name``: a suggestion if one is close, and all known names."""
+    choices = list(names)
+    close = difflib.get_close_matches(name, choices, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    listed = ", ".join(choices) if choices else "none"
+    return f"{hint}known: {listed}"

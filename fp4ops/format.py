@@ -1,0 +1,102 @@
+"""The NVFP4 weight format: code table, packing, scale layout, shapes.
+
+A weight matrix ``[N, K]`` is stored as three tensors:
+
+====================  ======================================  ==================================================
+tensor                shape, dtype                            meaning
+====================  ======================================  ==================================================
+``weight``            ``[N, K / 2]`` uint8                    two E2M1 codes a byte, the low nibble the even column
+``weight_scale``      ``[N, ceil(K / block_size)]`` e4m3fn    one scale for ``block_size`` neighbours of a row
+``weight_scale_2``    one float32                             one scale for the whole matrix
+====================  ======================================  ==================================================
+
+The value of an element is ``e2m1 * (e4m3 * weight_scale_2)``, both products in float32 and in that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+E2M1_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+"""Value of each 4-bit code: bit 3 the sign, bits 2-1 the exponent (bias 1), bit 0 the mantissa."""
+
+E2M1_MAX = 6.0
+E4M3_MAX = 448.0
+E4M3_SMALLEST = 2.0**-9
+"""The smallest positive e4m3 value, a subnormal."""
+
+NAN_BITS = 0x7FFF
+"""The one NaN that a dequantised float16 or bfloat16 weight may hold: what the conversions of a GPU give."""
+
+
+def ceildiv(a: int, b: int) -> int:
+    """The least integer that is at least ``a / b``."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Shapes of one NVFP4 matrix ``[N, K]``; ValueError if there is no such matrix."""
+
+    N: int
+    K: int
+    block_size: int = 16
+
+    def __post_init__(self) -> None:
+        if self.N < 0 or self.K < 0:
+            raise ValueError(f"expected N >= 0 and K >= 0, got N = {self.N}, K = {self.K}")
+        if self.K % 2:
+            raise ValueError(f"K: expected an even number (two elements a byte), got {self.K}")
+        if self.block_size < 1:
+            raise ValueError(f"block_size: expected at least 1, got {self.block_size}")
+
+    @property
+    def blocks(self) -> int:
+        """Scales in a row; the last block may be partial."""
+        return ceildiv(self.K, self.block_size)
+
+    @property
+    def weight_shape(self) -> tuple[int, int]:
+        return self.N, self.K // 2
+
+    @property
+    def scale_shape(self) -> tuple[int, int]:
+        return self.N, self.blocks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the three tensors together."""
+        return self.N * (self.K // 2 + self.blocks) + 4
+
+
+def pack(codes: Tensor) -> Tensor:
+    """Pack E2M1 codes ``[N, K]`` (uint8, 0 to 15) into ``[N, K / 2]`` uint8, the low nibble the even column."""
+    if codes.dtype != torch.uint8 or codes.dim() != 2 or codes.shape[1] % 2:
+        raise ValueError(f"codes: expected uint8 [N, K] with K even, got {codes.dtype} {list(codes.shape)}")
+    return codes[:, 0::2] | codes[:, 1::2] << 4
+
+
+def unpack(packed: Tensor) -> Tensor:
+    """The E2M1 codes ``[N, K]`` (uint8, 0 to 15) of packed bytes ``[N, K / 2]`` (uint8)."""
+    if packed.dtype != torch.uint8 or packed.dim() != 2:
+        raise ValueError(f"packed: expected uint8 [N, K / 2], got {packed.dtype} {list(packed.shape)}")
+    return torch.stack((packed & 15, packed >> 4), dim=-1).flatten(1)
+
+
+def block_of_column(K: int, block_size: int, *, device: torch.device | str = "cpu") -> Tensor:
+    """Which scale of its row each of ``K`` columns takes: int32 ``[K]``."""
+    return torch.arange(K, dtype=torch.int32, device=device) // block_size
+
+
+def round_to(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Round float32 ``values`` to ``dtype``, every NaN to :data:`NAN_BITS` where ``dtype`` has 16 bits.
+
+    torch's own conversion gives one NaN in its vector loop and another in the rest, so its bits depend on the length.
+    """
+    rounded = values.to(dtype)
+    if dtype.itemsize == 2:
+        rounded.view(torch.int16).masked_fill_(values.isnan(), NAN_BITS)
+    return rounded

@@ -1,0 +1,61 @@
+"""What several twins share: the code table, slabs of rows, the GEMM that follows a dequantisation, the epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fp4ops.format import E2M1_VALUES
+from fp4ops.problem import Operands
+
+_SLAB = 1 << 18  # elements; their float32 temporaries stay in a core's cache
+
+# device="cpu": a twin may be imported under torch.device("meta") or a default device.
+_TABLE = torch.tensor(E2M1_VALUES, dtype=torch.float32, device="cpu")
+
+
+def slabs(rows: range, columns: int) -> Iterator[slice]:
+    """Cut ``rows`` into slices that hold at most some 2^18 elements each."""
+    step = max(1, _SLAB // max(columns, 1))
+    for first in range(rows.start, rows.stop, step):
+        yield slice(first, min(first + step, rows.stop))
+
+
+def decode(codes: Tensor) -> Tensor:
+    """E2M1 codes (int32, contiguous) -> their float32 values, in the same shape."""
+    return _TABLE.index_select(0, codes.view(-1)).view(codes.shape)
+
+
+def decode_bytes(packed: Tensor) -> Tensor:
+    """Packed bytes ``[R, C]`` -> float32 ``[R, 2 C]``, low nibble first."""
+    codes = torch.stack((packed & 15, packed >> 4), dim=-1).int()
+    return decode(codes).flatten(1)
+
+
+def fold(packed: Tensor, scale: Tensor) -> Tensor:
+    """``e2m1 * e4m3`` of ``[R, C]`` bytes and ``[R, C / 8]`` float32 block scales (16 elements each) -> ``[R, 2 C]``.
+
+    The products are exact, in float16 and bfloat16 too; the tensor scale is left to the epilogue.
+    """
+    values = decode_bytes(packed)
+    return (values.view(len(packed), -1, 16) * scale.unsqueeze(2)).flatten(1)
+
+
+def gemm(a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``a @ weight.T + bias``, accumulated in float32 and rounded once: ``[M, K]``, ``[N, K]``, ``[N]`` -> ``[M, N]``."""
+    out = torch.empty((len(a), len(weight)), dtype=a.dtype, device="cpu")
+    a = a.float()
+    for rows in slabs(range(len(weight)), weight.shape[1]):
+        total = a @ weight[rows].float().T
+        out[:, rows] = total if bias is None else total + bias[rows].float()
+    return out
+
+
+def epilogue(total: Tensor, scale: Tensor, operands: Operands) -> Tensor:
+    """``total * scale + bias`` in float32, rounded once to the dtype of ``a``: ``[M, N]``."""
+    total = total * scale
+    if operands.bias is not None:
+        total = total + operands.bias.float()
+    return total.to(operands.a.dtype)

@@ -1,0 +1,75 @@
+"""Twin of ``DequantizeNvFp4Vec8Kernel``: one 32-bit word -> 8 codes -> 8 values, then GEMM.
+
+A thread of the kernel owns one chunk of 8 neighbours in a row and steps its scale along with the 4 pairs of codes, since a
+block may end inside the chunk. Rows are a grid of at most 65,535; each thread loops over the rows beyond.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fp4ops.format import round_to
+from fp4ops.kernels import require
+from fp4ops.kernels.cpu.common import decode, gemm, slabs
+from fp4ops.problem import Operands, Problem
+
+KERNEL = "DequantizeNvFp4Vec8Kernel"
+GRID_ROWS = 65_535
+
+_SHIFTS = torch.arange(0, 32, 4, dtype=torch.int32, device="cpu")
+
+
+def launch(problem: Problem, operands: Operands) -> Tensor:
+    """Dequantise into scratch, then GEMM."""
+    weight = dequantize(
+        operands.weight,
+        operands.weight_scale,
+        operands.weight_scale_2,
+        K=problem.K,
+        block_size=problem.block_size,
+        dtype=operands.a.dtype,
+    )
+    return gemm(operands.a, weight, operands.bias)
+
+
+def dequantize(
+    weight: Tensor,
+    weight_scale: Tensor,
+    weight_scale_2: Tensor,
+    *,
+    K: int,
+    block_size: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """``[N, K]`` of ``dtype``; K a multiple of 8, block_size even."""
+    holds = K % 8 == 0 and block_size % 2 == 0
+    require(KERNEL, "K % 8 == 0 and block_size % 2 == 0", holds, f"K = {K}, block_size = {block_size}")
+    N = len(weight)
+    words = weight.view(torch.int32)
+    scale = weight_scale.float() * weight_scale_2
+    blocks = blocks_of_pairs(K // 8, block_size)
+    if block_size % 8 == 0:
+        blocks = blocks[:, :1].contiguous()  # no block ends inside a chunk: one scale for all 4 pairs
+    out = torch.empty((N, K), dtype=dtype, device="cpu")
+    for first in range(0, N, GRID_ROWS):
+        for rows in slabs(range(first, min(first + GRID_ROWS, N)), K):
+            codes = (words[rows].unsqueeze(2) >> _SHIFTS).bitwise_and_(15)
+            pairs = scale[rows].index_select(1, blocks.view(-1)).view(-1, *blocks.shape, 1)
+            values = decode(codes).view(*pairs.shape[:3], 8 // blocks.shape[1]).mul_(pairs)
+            out[rows] = round_to(values, dtype).view(-1, K)
+    return out
+
+
+def blocks_of_pairs(chunks: int, block_size: int) -> Tensor:
+    """Which scale of its row each pair of codes takes, int32 ``[chunks, 4]``; stepped along, as a thread does it."""
+    first = torch.arange(chunks, dtype=torch.int32, device="cpu") * 8
+    block, left = first // block_size, block_size - first % block_size
+    steps = []
+    for _ in range(4):
+        steps.append(block)
+        left = left - 2
+        ended = left == 0
+        block = block + ended
+        left = torch.where(ended, block_size, left)
+    return torch.stack(steps, dim=1).to(torch.int32)
