@@ -91,12 +91,11 @@ def block_of_column(K: int, block_size: int, *, device: torch.device | str = "cp
     return torch.arange(K, dtype=torch.int32, device=device) // block_size
 
 
-def round_to(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round float32 ``values`` to ``dtype``, every NaN to :data:`NAN_BITS` where ``dtype`` has 16 bits.
+def one_nan_(values: Tensor) -> Tensor:
+    """Replace, in place, every NaN of a float16 or bfloat16 tensor by :data:`NAN_BITS`.
 
-    torch's own conversion gives one NaN in its vector loop and another in the rest, so its bits depend on the length.
+    torch's conversion from float32 gives one NaN in its vector loop and another in the rest, so its bits depend on the
+    length.
     """
-    rounded = values.to(dtype)
-    if dtype.itemsize == 2:
-        rounded.view(torch.int16).masked_fill_(values.isnan(), NAN_BITS)
-    return rounded
+    values.view(torch.int16).masked_fill_(values.isnan(), NAN_BITS)
+    return values

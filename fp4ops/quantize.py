@@ -99,4 +99,5 @@ def dequantize_nvfp4(
     table = torch.tensor(nvfp4.E2M1_VALUES, dtype=torch.float32, device=weight.device)
     columns = nvfp4.block_of_column(K, block_size, device=weight.device)
     scale = weight_scale.to(torch.float32) * weight_scale_2.reshape(())
-    return nvfp4.round_to(table[nvfp4.unpack(weight).int()] * scale.index_select(1, columns), dtype)
+    values = table[nvfp4.unpack(weight).int()] * scale.index_select(1, columns)
+    return values if dtype == torch.float32 else nvfp4.one_nan_(values.to(dtype))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fp4ops.format import E2M1_VALUES
+from fp4ops.format import E2M1_VALUES, one_nan_
 from fp4ops.problem import Operands
 
 _SLAB = 1 << 18  # elements; their float32 temporaries stay in a core's cache
@@ -39,8 +39,13 @@ def fold(packed: Tensor, scale: Tensor) -> Tensor:
 
     The products are exact, in float16 and bfloat16 too; the tensor scale is left to the epilogue.
     """
-    values = decode_bytes(packed)
-    return (values.view(len(packed), -1, 16) * scale.unsqueeze(2)).flatten(1)
+    values = decode_bytes(packed).view(*scale.shape, 16)
+    return (values * scale.unsqueeze(2)).flatten(1)
+
+
+def one_nan_if_any(weight: Tensor, scale: Tensor) -> Tensor:
+    """A dequantised ``weight`` with one NaN only; it holds none where every float32 ``scale`` is finite."""
+    return weight if bool(scale.isfinite().all()) else one_nan_(weight)
 
 
 def gemm(a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -36,10 +36,11 @@ def _warps(a: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
     lanes = a.new_zeros((M, R, LANES))
     for first in range(0, K, LANES * SLICE):
         last = min(first + LANES * SLICE, K)
-        values = decode_bytes(packed[:, first // 2 : last // 2]).view(R, -1, BLOCK)
-        dots = torch.einsum("mbk,rbk->mrb", a[:, first:last].reshape(M, -1, BLOCK), values)
-        scaled = dots * scale[:, first // BLOCK : last // BLOCK]
-        lanes[:, :, : (last - first) // SLICE] += scaled.view(M, R, -1, SLICE // BLOCK).sum(dim=3)
+        slices = (last - first) // SLICE
+        values = decode_bytes(packed[:, first // 2 : last // 2]).view(R, slices, 2, BLOCK)
+        dots = torch.einsum("msbk,rsbk->mrsb", a[:, first:last].reshape(M, slices, 2, BLOCK), values)
+        scaled = dots * scale[:, first // BLOCK : last // BLOCK].reshape(R, slices, 2)
+        lanes[:, :, :slices] += scaled.sum(dim=3)
     return lanes
 
 

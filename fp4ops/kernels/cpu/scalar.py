@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fp4ops.format import round_to
-from fp4ops.kernels.cpu.common import decode, gemm, slabs
+from fp4ops.kernels.cpu.common import decode, gemm, one_nan_if_any, slabs
 from fp4ops.problem import Operands, Problem
 
 KERNEL = "DequantizeNvFp4Kernel"
@@ -45,8 +44,6 @@ def dequantize(
     out = torch.empty((N, K), dtype=dtype, device="cpu")
     for rows in slabs(range(N), K):
         packed, row_scale = weight[rows].int(), scale[rows]
-        low = decode(packed & 15).mul_(row_scale.index_select(1, low_block))
-        high = decode(packed >> 4).mul_(row_scale.index_select(1, high_block))
-        out[rows, 0::2] = round_to(low, dtype)
-        out[rows, 1::2] = round_to(high, dtype)
-    return out
+        out[rows, 0::2] = decode(packed & 15).mul_(row_scale.index_select(1, low_block))
+        out[rows, 1::2] = decode(packed >> 4).mul_(row_scale.index_select(1, high_block))
+    return one_nan_if_any(out, scale)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fp4ops.format import round_to
 from fp4ops.kernels import require
-from fp4ops.kernels.cpu.common import decode, gemm, slabs
+from fp4ops.kernels.cpu.common import decode, gemm, one_nan_if_any, slabs
 from fp4ops.problem import Operands, Problem
 
 KERNEL = "DequantizeNvFp4Vec8Kernel"
@@ -46,19 +45,15 @@ def dequantize(
     holds = K % 8 == 0 and block_size % 2 == 0
     require(KERNEL, "K % 8 == 0 and block_size % 2 == 0", holds, f"K = {K}, block_size = {block_size}")
     N = len(weight)
-    words = weight.view(torch.int32)
+    words = weight.view(-1).view(torch.int32).view(N, K // 8)
     scale = weight_scale.float() * weight_scale_2
-    blocks = blocks_of_pairs(K // 8, block_size)
-    if block_size % 8 == 0:
-        blocks = blocks[:, :1].contiguous()  # no block ends inside a chunk: one scale for all 4 pairs
+    blocks = blocks_of_pairs(K // 8, block_size).view(-1).repeat_interleave(2)
     out = torch.empty((N, K), dtype=dtype, device="cpu")
     for first in range(0, N, GRID_ROWS):
         for rows in slabs(range(first, min(first + GRID_ROWS, N)), K):
             codes = (words[rows].unsqueeze(2) >> _SHIFTS).bitwise_and_(15)
-            pairs = scale[rows].index_select(1, blocks.view(-1)).view(-1, *blocks.shape, 1)
-            values = decode(codes).view(*pairs.shape[:3], 8 // blocks.shape[1]).mul_(pairs)
-            out[rows] = round_to(values, dtype).view(-1, K)
-    return out
+            out[rows] = decode(codes).flatten(1).mul_(scale[rows].index_select(1, blocks))
+    return one_nan_if_any(out, scale)
 
 
 def blocks_of_pairs(chunks: int, block_size: int) -> Tensor:

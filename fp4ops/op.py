@@ -1,0 +1,118 @@
+"""``torch.ops.fp4ops.matmul_nvfp4``: check, decide, launch; the fake implementation and the gradient.
+
+The body runs when the operator runs, also under ``torch.compile``, which sees it as one opaque node: a decision is made,
+and recorded, for each execution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fp4ops.kernels import launchers
+from fp4ops.machine import machine, native_allowed
+from fp4ops.problem import check, prepare
+from fp4ops.quantize import dequantize_nvfp4
+
+LIBRARY = torch.library.Library("fp4ops", "DEF")
+LIBRARY.define(
+    "matmul_nvfp4(Tensor a, Tensor weight, Tensor weight_scale, Tensor weight_scale_2, Tensor? bias=None, *, "
+    "int block_size=16) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+def matmul_nvfp4(
+    a: Tensor,
+    weight: Tensor,
+    weight_scale: Tensor,
+    weight_scale_2: Tensor,
+    bias: Tensor | None = None,
+    *,
+    block_size: int = 16,
+) -> Tensor:
+    """``a @ W.T + bias`` with an NVFP4 weight ``W``; products are summed in float32 and rounded once.
+
+    Which kernel runs is the decision of ``dispatch.toml``. Every operand may be a view: one that is not contiguous or not
+    16-byte aligned is copied first. ``a`` and ``bias`` get gradients; the quantised weight cannot.
+
+    :param a: ``[..., K]`` float16 or bfloat16; leading dimensions are flattened into M.
+    :param weight: uint8 ``[N, K / 2]``, low nibble the even element.
+    :param weight_scale: float8_e4m3fn ``[N, ceil(K / block_size)]``; NaN gives NaN.
+    :param weight_scale_2: one float32.
+    :param bias: ``[N]`` of the dtype of ``a``, or None.
+    :param block_size: elements of a weight row that share one scale.
+    :return: ``[..., N]`` of the dtype of ``a``; K = 0 gives bias or zeros.
+    :raises TypeError: a wrong dtype.
+    :raises ValueError: shapes or devices that do not belong together, or a switch that is not understood.
+    """
+    result: Tensor = torch.ops.fp4ops.matmul_nvfp4.default(
+        a, weight, weight_scale, weight_scale_2, bias, block_size=block_size
+    )
+    return result
+
+
+def _run(
+    a: Tensor,
+    weight: Tensor,
+    weight_scale: Tensor,
+    weight_scale_2: Tensor,
+    bias: Tensor | None = None,
+    *,
+    block_size: int = 16,
+) -> Tensor:
+    sm, decide = machine(a.device)
+    problem, operands = prepare(
+        a, weight, weight_scale, weight_scale_2, bias, block_size, sm=sm, native=native_allowed()
+    )
+    decision = decide(**problem._asdict())
+    with decision.launch():
+        result = launchers(a.device.type)[decision.kernel](problem, operands)
+    return result if a.dim() == 2 else result.view(*a.shape[:-1], problem.N)
+
+
+def _fake(
+    a: Tensor,
+    weight: Tensor,
+    weight_scale: Tensor,
+    weight_scale_2: Tensor,
+    bias: Tensor | None = None,
+    *,
+    block_size: int = 16,
+) -> Tensor:
+    N, _ = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
+    return a.new_empty((*a.shape[:-1], N))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, int], output: Tensor) -> None:
+    _, weight, weight_scale, weight_scale_2, _ = inputs
+    for index, name in ((2, "weight_scale"), (3, "weight_scale_2")):
+        if ctx.needs_input_grad[index]:
+            raise ValueError(f"{name}: expected a tensor without requires_grad; gradients are defined for a and bias only")
+    ctx.save_for_backward(weight, weight_scale, weight_scale_2)
+    ctx.block_size = keyword_only_inputs["block_size"]
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, None, Tensor | None]:
+    """``grad [..., N] @ W [N, K]`` for ``a``, with W as dequantised to the dtype of ``a``; the sum over M for ``bias``."""
+    grad_a = grad_bias = None
+    if ctx.needs_input_grad[0]:
+        weight = dequantize_nvfp4(*ctx.saved_tensors, block_size=ctx.block_size, dtype=grad.dtype)
+        grad_a = _matmul(grad, weight)
+    if ctx.needs_input_grad[4]:
+        grad_bias = grad.sum_to_size(grad.shape[-1]) if grad.dim() > 1 else grad
+    return grad_a, None, None, None, grad_bias
+
+
+def _matmul(grad: Tensor, weight: Tensor) -> Tensor:
+    if grad.device.type == "cpu":  # a GPU accumulates in float32 by itself
+        return (grad.float() @ weight.float()).to(grad.dtype)
+    return grad @ weight
+
+
+LIBRARY.impl("matmul_nvfp4", _run, "CPU")
+LIBRARY.impl("matmul_nvfp4", _run, "CUDA")
+torch.library.register_fake("fp4ops::matmul_nvfp4", _fake, lib=LIBRARY)
+torch.library.register_autograd("fp4ops::matmul_nvfp4", _backward, setup_context=_save, lib=LIBRARY)

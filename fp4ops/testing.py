@@ -1,0 +1,87 @@
+"""Inputs and the float64 reference that tests and benchmarks compare against, for CPU and GPU alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fp4ops.format import Layout
+from fp4ops.kernels.cpu import gemv, mma_gemv, native
+from fp4ops.quantize import Quantized, dequantize_nvfp4, quantize_rows
+
+
+class Call(NamedTuple):
+    """The positional arguments of ``matmul_nvfp4``."""
+
+    a: Tensor
+    weight: Tensor
+    weight_scale: Tensor
+    weight_scale_2: Tensor
+    bias: Tensor | None
+
+
+class Reference(NamedTuple):
+    """What a kernel may return: ``value`` plus or minus ``bound``, both float64 ``[..., N]``."""
+
+    value: Tensor
+    bound: Tensor
+
+    def check(self, result: Tensor) -> None:
+        """AssertionError where ``result`` is further from ``value`` than ``bound``, or not of its shape."""
+        assert result.shape == self.value.shape, f"expected shape {self.value.shape}, got {result.shape}"
+        excess = ((result.cpu().double() - self.value).abs() - self.bound).clamp(min=0)
+        torch.testing.assert_close(excess, torch.zeros_like(excess), rtol=0, atol=0)
+
+
+def random_weight(N: int, K: int, block_size: int = 16, *, seed: int = 0, scale_2: float = 0.0137) -> Quantized:
+    """Random bytes, and random finite e4m3 scales of both signs with magnitudes from 2^-9 to 16."""
+    layout = Layout(N, K, block_size)
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randint(0, 256, layout.weight_shape, dtype=torch.uint8, generator=generator)
+    scale = torch.randint(0, 0x59, layout.scale_shape, dtype=torch.uint8, generator=generator)
+    scale |= torch.randint(0, 2, layout.scale_shape, dtype=torch.uint8, generator=generator) << 7
+    return Quantized(weight, scale.view(torch.float8_e4m3fn), torch.tensor(scale_2, dtype=torch.float32))
+
+
+def random_call(
+    M: int, N: int, K: int, block_size: int = 16, dtype: torch.dtype = torch.float16, bias: bool = False, *, seed: int = 0
+) -> Call:
+    """A call with normal activations ``[M, K]``."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    a = torch.randn((M, K), generator=generator).to(dtype)
+    values = torch.randn(N, generator=generator).to(dtype) if bias else None
+    return Call(a, *random_weight(N, K, block_size, seed=seed), values)
+
+
+def reference(call: Call, kernel: str, block_size: int = 16) -> Reference:
+    """The float64 result for ``kernel``, from the numbers that this kernel multiplies, and its error bound.
+
+    A dequantising kernel multiplies weights rounded to the dtype of ``a``; a decode kernel exact ones; the native kernel exact
+    ones by quantised activations. The bound is K + 3 float32 roundings of the sum of magnitudes, and one of the result.
+    """
+    a, weight, weight_scale, weight_scale_2, bias = (None if x is None else x.cpu() for x in call)
+    assert a is not None and weight is not None and weight_scale is not None and weight_scale_2 is not None
+    fused = kernel in (mma_gemv.KERNEL, gemv.KERNEL, native.KERNEL)
+    rounded_to = torch.float32 if fused else a.dtype
+    one = torch.ones(()) if fused else weight_scale_2
+    w = dequantize_nvfp4(weight, weight_scale, one, block_size=block_size, dtype=rounded_to).double()
+    if fused:
+        w *= weight_scale_2.double()
+    x = a.double()
+    if kernel == native.KERNEL:
+        quantized = quantize_rows(a.reshape(-1, a.shape[-1]), 16)
+        ones = dequantize_nvfp4(quantized.weight, quantized.weight_scale, torch.ones(()), dtype=torch.float32)
+        x = (ones.double() * quantized.weight_scale_2.double()).view(a.shape)
+    value, magnitude = x @ w.T, x.abs() @ w.abs().T
+    if bias is not None:
+        value, magnitude = value + bias.double(), magnitude + bias.double().abs()
+    info = torch.finfo(a.dtype)
+    bound = (a.shape[-1] + 3) * 2.0**-24 * magnitude * (1 + info.eps)
+    return Reference(value, bound + info.eps / 2 * value.abs() + info.smallest_normal * info.eps)
+
+
+def bits(values: Tensor) -> Tensor:
+    """A float16 or bfloat16 tensor as int16, so that -0.0 and NaN compare by their bits."""
+    return values.cpu().view(torch.int16)
