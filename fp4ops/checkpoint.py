@@ -1,8 +1,8 @@
 """NVFP4 checkpoints in safetensors, with the tensor names of ModelOpt.
 
 For each quantised linear layer ``name``: ``name.weight`` uint8 ``[N, K / 2]``, ``name.weight_scale`` float8_e4m3fn
-``[N, K / 16]``, ``name.weight_scale_2`` float32, and where present ``name.input_scale`` float32 and ``name.bias``. All other
-tensors are ordinary ones.
+``[N, K / 16]``, ``name.weight_scale_2`` float32, and where present ``name.input_scale`` float32 and ``name.bias``.
+All other tensors are ordinary ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
 from safetensors import safe_open
@@ -18,12 +18,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fp4ops.nn import Fp4Linear, replace
+from fp4ops.problem import check_weight
+from fp4ops.quantize import Quantized
 
+Path: TypeAlias = str | os.PathLike[str]
 _Module = TypeVar("_Module", bound=nn.Module)
+_Tensors: TypeAlias = dict[str, Tensor]
+
 _BLOCK_SIZES = "fp4ops.block_sizes"
 _PARTS = ("weight", "weight_scale", "weight_scale_2")
-
-Path = str | os.PathLike[str]
+_CASTABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class CheckpointError(ValueError):
@@ -40,7 +44,7 @@ def save(module: nn.Module, path: Path) -> None:
     tensors = {}
     for key, value in module.state_dict().items():
         address = value.untyped_storage().data_ptr()
-        tensors[key] = value.contiguous() if address not in seen else value.clone(memory_format=torch.contiguous_format)
+        tensors[key] = value.clone() if address in seen else value.contiguous()
         seen.add(address)
     sizes = {
         name: layer.block_size
@@ -50,43 +54,45 @@ def save(module: nn.Module, path: Path) -> None:
     save_file(tensors, os.fspath(path), {"format": "pt", **({_BLOCK_SIZES: json.dumps(sizes)} if sizes else {})})
 
 
-def load(module: _Module, *paths: Path, device: str = "cpu", strict: bool = True) -> _Module:
+def load(module: _Module, *paths: Path, strict: bool = True) -> _Module:
     """Load a checkpoint of one or several safetensors files into ``module``, in place.
 
-    Where the checkpoint has NVFP4 tensors for a layer, an ``nn.Linear`` or :class:`Fp4Linear` of the same shape is replaced
-    by an :class:`Fp4Linear` that holds them; every other tensor is copied into the parameter or buffer of its name (or takes its
-    place, if that is on the meta device).
+    Where the checkpoint has NVFP4 tensors for a layer, an ``nn.Linear`` or :class:`Fp4Linear` of the same shape is
+    replaced by an :class:`Fp4Linear` that holds them, on the same device. Every other tensor is copied into the
+    parameter or buffer of its name. A module on the meta device takes the tensors themselves, on the CPU.
 
-    :param device: where the quantised tensors go.
-    :param strict: whether keys that ``module`` lacks, or has and the checkpoint lacks, are errors; a wrong shape or dtype
-        always is one.
+    :param strict: whether keys that ``module`` lacks, or has and the checkpoint lacks, are errors; a wrong shape or
+        dtype always is one.
     :raises CheckpointError: with every missing, unexpected and mis-shaped key. ``module`` is unchanged then.
     """
-    tensors, sizes = _read(paths, device)
-    names = sorted({key.rpartition(".")[0] for key in tensors if key.endswith(".weight_scale_2")})
+    tensors, sizes = _read(paths)
+    state = dict(module.state_dict())
+    layers: dict[str, Fp4Linear] = {}
     problems: list[str] = []
-    layers = {}
-    for name in names:
-        own = {part: tensors.pop(f"{name}.{part}", None) for part in (*_PARTS, "input_scale", "bias")}
-        layer = _layer(module, name, own, sizes.get(name, 16), problems)
-        if layer is not None:
-            layers[name] = layer
-    rest = _rest(module, layers)
-    problems += _compare(rest, tensors, strict)
+    if isinstance(module, Fp4Linear) and module.block_size != sizes.get("", 16):
+        problems.append(f"block_size: expected {module.block_size}, got {sizes.get('', 16)}")
+    for name in _quantized_names(tensors):
+        own, _ = _take(tensors, name), _take(state, name)
+        try:
+            layers[name] = _layer(module, name, own, sizes.get(name, 16), strict)
+        except (TypeError, ValueError) as error:
+            problems.append(f"{name}{error}")
+    problems += _compare(state, tensors, strict)
     if problems:
-        raise CheckpointError("\n  ".join([f"{len(problems)} problems with {_listed(paths)}:", *problems]))
+        where = ", ".join(os.fspath(path) for path in paths)
+        raise CheckpointError("\n  ".join([f"{len(problems)} problems with {where}:", *sorted(problems)]))
     for name, layer in layers.items():
         replace(module, name, layer)
-    module.load_state_dict(tensors, strict=False, assign=any(value.is_meta for value in rest.values()))
+    module.load_state_dict(tensors, strict=False, assign=any(value.is_meta for value in state.values()))
     return module
 
 
-def _read(paths: Iterable[Path], device: str) -> tuple[dict[str, Tensor], dict[str, int]]:
+def _read(paths: Iterable[Path]) -> tuple[_Tensors, dict[str, int]]:
     """All tensors, and the block sizes that are not 16."""
-    tensors: dict[str, Tensor] = {}
+    tensors: _Tensors = {}
     sizes: dict[str, int] = {}
     for path in paths:
-        with safe_open(os.fspath(path), framework="pt", device=device) as file:
+        with safe_open(os.fspath(path), framework="pt") as file:
             sizes |= json.loads((file.metadata() or {}).get(_BLOCK_SIZES, "{}"))
             for key in file.keys():  # noqa: SIM118 (not a mapping)
                 if key in tensors:
@@ -95,56 +101,61 @@ def _read(paths: Iterable[Path], device: str) -> tuple[dict[str, Tensor], dict[s
     return tensors, sizes
 
 
-def _layer(
-    module: nn.Module, name: str, own: dict[str, Tensor | None], block_size: int, problems: list[str]
-) -> Fp4Linear | None:
-    """The layer that takes the place of ``name``; None after adding to ``problems``."""
-    weight, weight_scale, weight_scale_2 = (own[part] for part in _PARTS)
-    missing = [f"{name}.{part}: missing" for part in _PARTS if own[part] is None]
-    if weight is None or weight_scale is None or weight_scale_2 is None:
-        problems += missing
-        return None
+def _quantized_names(tensors: _Tensors) -> list[str]:
+    """The layers that have an NVFP4 scale; not the root, whose tensors have no prefix."""
+    split = (key.rpartition(".") for key in tensors)
+    return sorted({name for name, _, part in split if name and part in ("weight_scale", "weight_scale_2")})
+
+
+def _take(tensors: _Tensors, name: str) -> _Tensors:
+    """Remove and return the tensors of the layer ``name``, by the rest of their names."""
+    parts = (*_PARTS, "input_scale", "bias")
+    return {part: tensors.pop(f"{name}.{part}") for part in parts if f"{name}.{part}" in tensors}
+
+
+def _layer(module: nn.Module, name: str, own: _Tensors, block_size: int, strict: bool) -> Fp4Linear:
+    """The layer that takes the place of ``name``; the message of an error continues after the name."""
     try:
         target = module.get_submodule(name)
     except AttributeError:
-        problems.append(f"{name}: unexpected: no such module")
-        return None
+        raise ValueError(": unexpected, no such module") from None
     if not isinstance(target, nn.Linear | Fp4Linear):
-        problems.append(f"{name}: expected a linear layer, got {type(target).__name__}")
-        return None
+        raise ValueError(f": expected a linear layer, got {type(target).__name__}")
+    bias = _bias(own.get("bias"), target.bias, strict)
+    missing = [part for part in _PARTS if part not in own]
+    if missing:
+        raise ValueError(f".{missing[0]}: missing")
+    quantized = Quantized(*(own[part] for part in _PARTS))
     try:
-        layer = Fp4Linear.from_quantized(
-            (weight, weight_scale, weight_scale_2), own["bias"], block_size=block_size, input_scale=own["input_scale"]
-        )
+        N, K = check_weight(*quantized, block_size)
+        if (target.out_features, target.in_features) != (N, K):
+            expected = f"N = {target.out_features}, K = {target.in_features}"
+            raise ValueError(f"weight: expected {expected}, got N = {N}, K = {K}")
+        scale = own.get("input_scale")
+        layer = Fp4Linear.from_quantized(quantized, bias, block_size=block_size, input_scale=scale)
     except (TypeError, ValueError) as error:
-        problems.append(f"{name}.{error}")
-        return None
-    expected, got = ((x.out_features, x.in_features, x.bias is not None) for x in (target, layer))
-    if expected != got:
-        text = "{}.weight: expected N = {}, K = {}, bias {}, got N = {}, K = {}, bias {}"
-        problems.append(text.format(name, *expected, *got))
-        return None
-    return layer.train(target.training)
+        raise ValueError(f".{error}") from error
+    layer.train(target.training)
+    return layer if target.weight.is_meta else layer.to(target.weight.device)
 
 
-def _rest(module: nn.Module, layers: dict[str, Fp4Linear]) -> dict[str, Tensor]:
-    """The state of ``module`` without that of the layers to be replaced."""
-    prefixes = tuple(f"{name}." for name in layers)
-    return {key: value for key, value in module.state_dict().items() if not key.startswith(prefixes)}
+def _bias(own: Tensor | None, target: Tensor | None, strict: bool) -> Tensor | None:
+    """The bias to use. Not strict: the layer's own where the checkpoint has none, none where the layer has none."""
+    if strict and (own is None) != (target is None):
+        raise ValueError(".bias: missing" if own is None else ".bias: unexpected")
+    return None if target is None else target if own is None else own
 
 
-def _compare(expected: dict[str, Tensor], got: dict[str, Tensor], strict: bool) -> list[str]:
+def _compare(expected: _Tensors, got: _Tensors, strict: bool) -> list[str]:
+    """What keeps ``got`` from being copied into ``expected``."""
     problems = []
     if strict:
-        problems += [f"{key}: missing" for key in expected if key not in got]
-        problems += [f"{key}: unexpected" for key in got if key not in expected]
+        problems += [f"{key}: missing" for key in expected.keys() - got.keys()]
+        problems += [f"{key}: unexpected" for key in got.keys() - expected.keys()]
     for key in expected.keys() & got.keys():
-        if expected[key].shape != got[key].shape:
-            problems.append(f"{key}: expected shape {list(expected[key].shape)}, got {list(got[key].shape)}")
-        elif not got[key].is_floating_point() and expected[key].is_floating_point():
-            problems.append(f"{key}: expected dtype {expected[key].dtype}, got {got[key].dtype}")
-    return sorted(problems)
-
-
-def _listed(paths: Iterable[Path]) -> str:
-    return ", ".join(os.fspath(path) for path in paths)
+        mine, value = expected[key], got[key]
+        if mine.shape != value.shape:
+            problems.append(f"{key}: expected shape {list(mine.shape)}, got {list(value.shape)}")
+        elif mine.dtype != value.dtype and not (mine.dtype in _CASTABLE and value.dtype in _CASTABLE):
+            problems.append(f"{key}: expected dtype {mine.dtype}, got {value.dtype}")
+    return problems

@@ -23,12 +23,14 @@ _RAW = {"weight": torch.uint8, "weight_scale": torch.uint8, "weight_scale_2": to
 class Fp4Linear(nn.Module):
     """``y = x @ W.T + bias`` with ``W`` in NVFP4; ``x`` and ``y`` are float16 or bfloat16, of the dtype of ``bias``.
 
-    The names of its tensors are those of ModelOpt checkpoints: buffers ``weight`` uint8 ``[N, K / 2]``, ``weight_scale``
-    float8_e4m3fn ``[N, ceil(K / block_size)]``, ``weight_scale_2`` float32 and, where a checkpoint has it, ``input_scale``
-    float32 (kept and saved, not used: the native kernel scales activations by their own largest magnitude); parameter
-    ``bias``. ``half()``, ``bfloat16()`` and ``to(dtype)`` change the bias alone. A new layer holds zeros.
+    The names of its tensors are those of ModelOpt checkpoints: buffers ``weight`` uint8 ``[N, K / 2]``,
+    ``weight_scale`` float8_e4m3fn ``[N, ceil(K / block_size)]``, ``weight_scale_2`` float32 and, where a checkpoint has
+    it, ``input_scale`` float32 (kept and saved, not used: the native kernel scales activations by their own largest
+    magnitude); parameter ``bias``. ``half()``, ``bfloat16()`` and ``to(dtype)`` change the bias alone. A new layer
+    holds zeros.
 
-    :raises ValueError: odd ``in_features`` or ``block_size < 1``. :raises TypeError: ``dtype`` is not float16 or bfloat16.
+    :raises ValueError: odd ``in_features`` or ``block_size < 1``.
+    :raises TypeError: ``dtype`` is neither float16 nor bfloat16.
     """
 
     weight: Tensor
@@ -75,18 +77,19 @@ class Fp4Linear(nn.Module):
         N, K = check_weight(weight, weight_scale, weight_scale_2, block_size)
         layer = cls(K, N, bias is not None, block_size=block_size, device="meta")
         layer.weight, layer.weight_scale, layer.weight_scale_2 = weight, weight_scale, weight_scale_2.reshape(())
-        layer.input_scale = None if input_scale is None else input_scale.reshape(())
+        if input_scale is not None:
+            if input_scale.numel() != 1:
+                raise ValueError(f"input_scale: expected one element, got shape {list(input_scale.shape)}")
+            layer.input_scale = input_scale.reshape(())
         if bias is not None:
-            _check_dtype(bias.dtype)
+            _check_dtype(bias.dtype, "bias")
             if bias.shape != (N,):
                 raise ValueError(f"bias: expected shape [N] = [{N}], got {list(bias.shape)}")
             layer.bias = nn.Parameter(bias.detach(), requires_grad=bias.requires_grad)
         return layer
 
     @classmethod
-    def from_linear(
-        cls, linear: nn.Linear, *, block_size: int = 16, dtype: torch.dtype | None = None
-    ) -> Fp4Linear:
+    def from_linear(cls, linear: nn.Linear, *, block_size: int = 16, dtype: torch.dtype | None = None) -> Fp4Linear:
         """Quantise ``linear``; ``dtype`` is that of the bias and of the activations to come (see :func:`convert`)."""
         dtype = _activation_dtype(linear, dtype)
         bias = None if linear.bias is None else linear.bias.detach().to(dtype)
@@ -120,14 +123,21 @@ class Fp4Linear(nn.Module):
         for name, dtype in raw.items():
             self._buffers[name] = getattr(self, name).view(dtype)
         try:
-            super()._apply(fn, recurse)
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         finally:
             for name, dtype in kept.items():
                 self._buffers[name] = getattr(self, name).view(dtype)
         return self
 
     def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        metadata: Any,
+        strict: bool,
+        missing: Any,
+        unexpected: Any,
+        errors: Any,
     ) -> None:
         if (scale := state_dict.get(f"{prefix}input_scale")) is not None and self.input_scale is None:
             self.input_scale = torch.empty_like(scale, device=self.weight.device)
@@ -148,15 +158,16 @@ def convert(
 ) -> _Module | Fp4Linear:
     """Replace every ``nn.Linear`` below ``module`` by a quantised :class:`Fp4Linear`, in place.
 
-    Subclasses of ``nn.Linear`` stay: other modules reach into their weights. A layer used at several places stays shared.
+    Subclasses of ``nn.Linear`` stay: other modules reach into their weights. A layer used at several places stays
+    shared.
 
     :param skip: names to leave alone, as in ``named_modules()``; ``*`` and ``?`` match any characters: ``"*.gate"``.
     :param block_size: elements of a weight row that share one scale.
     :param dtype: of biases and of the activations to come, float16 or bfloat16; default: each layer's own, and bfloat16
         where that is float32.
     :return: ``module``, or its replacement if ``module`` itself is a linear layer.
-    :raises ValueError: a ``skip`` that matches no linear layer; a layer that cannot be quantised, by name. Nothing has been
-        replaced then.
+    :raises ValueError: a ``skip`` that matches no linear layer; a layer that cannot be quantised, by name. Nothing has
+        been replaced then.
     """
     linears = list(named_linears(module))
     skip = [skip] if isinstance(skip, str) else list(skip)
@@ -179,7 +190,7 @@ def convert(
 
 
 def named_linears(module: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
-    """Every layer that :func:`convert` would replace, by its name in ``module``; a shared one under each of its names."""
+    """Every layer that :func:`convert` would replace, by name; a shared one under each of its names."""
     for name, child in module.named_modules(remove_duplicate=False):
         if type(child) is nn.Linear:
             yield name, child
@@ -199,6 +210,6 @@ def _activation_dtype(linear: nn.Linear, dtype: torch.dtype | None) -> torch.dty
     return dtype
 
 
-def _check_dtype(dtype: torch.dtype) -> None:
+def _check_dtype(dtype: torch.dtype, name: str = "dtype") -> None:
     if dtype not in (torch.float16, torch.bfloat16):
-        raise TypeError(f"dtype: expected float16 or bfloat16, got {dtype}")
+        raise TypeError(f"{name}: expected float16 or bfloat16, got {dtype}")

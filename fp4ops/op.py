@@ -1,7 +1,7 @@
 """``torch.ops.fp4ops.matmul_nvfp4``: check, decide, launch; the fake implementation and the gradient.
 
-The body runs when the operator runs, also under ``torch.compile``, which sees it as one opaque node: a decision is made,
-and recorded, for each execution.
+The body runs when the operator runs, also under ``torch.compile``, which sees it as one opaque node: a decision is
+made, and recorded, for each execution.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fp4ops.machine import machine, native_allowed
 from fp4ops.problem import check, prepare
 from fp4ops.quantize import dequantize_nvfp4
 
-LIBRARY = torch.library.Library("fp4ops", "DEF")
-LIBRARY.define(
+LIBRARY = torch.library.Library("fp4ops", "DEF")  # type: ignore[no-untyped-call]
+LIBRARY.define(  # type: ignore[no-untyped-call]
     "matmul_nvfp4(Tensor a, Tensor weight, Tensor weight_scale, Tensor weight_scale_2, Tensor? bias=None, *, "
     "int block_size=16) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
@@ -35,8 +35,8 @@ def matmul_nvfp4(
 ) -> Tensor:
     """``a @ W.T + bias`` with an NVFP4 weight ``W``; products are summed in float32 and rounded once.
 
-    Which kernel runs is the decision of ``dispatch.toml``. Every operand may be a view: one that is not contiguous or not
-    16-byte aligned is copied first. ``a`` and ``bias`` get gradients; the quantised weight cannot.
+    Which kernel runs is the decision of ``dispatch.toml``. Every operand may be a view: one that is not contiguous or
+    not 16-byte aligned is copied first. ``a`` and ``bias`` get gradients; the quantised weight cannot.
 
     :param a: ``[..., K]`` float16 or bfloat16; leading dimensions are flattened into M.
     :param weight: uint8 ``[N, K / 2]``, low nibble the even element.
@@ -90,13 +90,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, int]
     _, weight, weight_scale, weight_scale_2, _ = inputs
     for index, name in ((2, "weight_scale"), (3, "weight_scale_2")):
         if ctx.needs_input_grad[index]:
-            raise ValueError(f"{name}: expected a tensor without requires_grad; gradients are defined for a and bias only")
+            raise ValueError(
+                f"{name}: expected a tensor without requires_grad; gradients are defined for a and bias only"
+            )
     ctx.save_for_backward(weight, weight_scale, weight_scale_2)
     ctx.block_size = keyword_only_inputs["block_size"]
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, None, Tensor | None]:
-    """``grad [..., N] @ W [N, K]`` for ``a``, with W as dequantised to the dtype of ``a``; the sum over M for ``bias``."""
+    """``grad [..., N] @ W [N, K]`` for ``a``, W dequantised to the dtype of ``a``; the sum over M for ``bias``."""
     grad_a = grad_bias = None
     if ctx.needs_input_grad[0]:
         weight = dequantize_nvfp4(*ctx.saved_tensors, block_size=ctx.block_size, dtype=grad.dtype)
@@ -112,7 +114,7 @@ def _matmul(grad: Tensor, weight: Tensor) -> Tensor:
     return grad @ weight
 
 
-LIBRARY.impl("matmul_nvfp4", _run, "CPU")
-LIBRARY.impl("matmul_nvfp4", _run, "CUDA")
+LIBRARY.impl("matmul_nvfp4", _run, "CPU")  # type: ignore[no-untyped-call]
+LIBRARY.impl("matmul_nvfp4", _run, "CUDA")  # type: ignore[no-untyped-call]
 torch.library.register_fake("fp4ops::matmul_nvfp4", _fake, lib=LIBRARY)
 torch.library.register_autograd("fp4ops::matmul_nvfp4", _backward, setup_context=_save, lib=LIBRARY)

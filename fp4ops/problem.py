@@ -53,9 +53,7 @@ Launcher: TypeAlias = Callable[[Problem, Operands], Tensor]
 """Computes ``[M, N]`` in the dtype of ``a``."""
 
 
-def check_weight(
-    weight: Tensor, weight_scale: Tensor, weight_scale_2: Tensor, block_size: int
-) -> tuple[int, int]:
+def check_weight(weight: Tensor, weight_scale: Tensor, weight_scale_2: Tensor, block_size: int) -> tuple[int, int]:
     """N and K of an NVFP4 matrix; TypeError for a wrong dtype, ValueError for a wrong shape, device or block_size."""
     if block_size < 1:
         raise ValueError(f"block_size: expected at least 1, got {block_size}")
@@ -118,7 +116,7 @@ def prepare(
     sm: int,
     native: bool,
 ) -> tuple[Problem, Operands]:
-    """Check the arguments; the facts and the operands of one call. Views are copied where kernels could not read them."""
+    """Check the arguments; the facts and the operands of one call, views copied where kernels could not read them."""
     N, K = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
     if a.dim() == 2:
         M = a.shape[0]

@@ -23,7 +23,7 @@ class Call(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What a kernel may return: ``value`` plus or minus ``bound``, both float64 ``[..., N]``."""
+    """What a kernel may return: ``value`` plus or minus ``bound``, both float64 ``[M, N]``."""
 
     value: Tensor
     bound: Tensor
@@ -46,7 +46,14 @@ def random_weight(N: int, K: int, block_size: int = 16, *, seed: int = 0, scale_
 
 
 def random_call(
-    M: int, N: int, K: int, block_size: int = 16, dtype: torch.dtype = torch.float16, bias: bool = False, *, seed: int = 0
+    M: int,
+    N: int,
+    K: int,
+    block_size: int = 16,
+    dtype: torch.dtype = torch.float16,
+    bias: bool = False,
+    *,
+    seed: int = 0,
 ) -> Call:
     """A call with normal activations ``[M, K]``."""
     generator = torch.Generator().manual_seed(seed + 1)
@@ -58,28 +65,32 @@ def random_call(
 def reference(call: Call, kernel: str, block_size: int = 16) -> Reference:
     """The float64 result for ``kernel``, from the numbers that this kernel multiplies, and its error bound.
 
-    A dequantising kernel multiplies weights rounded to the dtype of ``a``; a decode kernel exact ones; the native kernel exact
-    ones by quantised activations. The bound is K + 3 float32 roundings of the sum of magnitudes, and one of the result.
+    A dequantising kernel multiplies weights rounded to the dtype of ``a``; a decode kernel exact ones; the native
+    kernel exact ones by quantised activations. The bound is K + 3 float32 roundings of the sum of magnitudes, and one
+    rounding of the result.
     """
-    a, weight, weight_scale, weight_scale_2, bias = (None if x is None else x.cpu() for x in call)
-    assert a is not None and weight is not None and weight_scale is not None and weight_scale_2 is not None
-    fused = kernel in (mma_gemv.KERNEL, gemv.KERNEL, native.KERNEL)
-    rounded_to = torch.float32 if fused else a.dtype
-    one = torch.ones(()) if fused else weight_scale_2
-    w = dequantize_nvfp4(weight, weight_scale, one, block_size=block_size, dtype=rounded_to).double()
-    if fused:
-        w *= weight_scale_2.double()
-    x = a.double()
-    if kernel == native.KERNEL:
-        quantized = quantize_rows(a.reshape(-1, a.shape[-1]), 16)
-        ones = dequantize_nvfp4(quantized.weight, quantized.weight_scale, torch.ones(()), dtype=torch.float32)
-        x = (ones.double() * quantized.weight_scale_2.double()).view(a.shape)
+    a = call.a.cpu()
+    quantized = Quantized(*(tensor.cpu() for tensor in call[1:4]))
+    if kernel in (mma_gemv.KERNEL, gemv.KERNEL, native.KERNEL):
+        w = _exact(quantized, block_size)
+    else:
+        w = dequantize_nvfp4(*quantized, block_size=block_size, dtype=a.dtype).double()
+    x = _exact(quantize_rows(a, block_size), block_size) if kernel == native.KERNEL else a.double()
     value, magnitude = x @ w.T, x.abs() @ w.abs().T
-    if bias is not None:
-        value, magnitude = value + bias.double(), magnitude + bias.double().abs()
+    if call.bias is not None:
+        bias = call.bias.cpu().double()
+        value, magnitude = value + bias, magnitude + bias.abs()
     info = torch.finfo(a.dtype)
     bound = (a.shape[-1] + 3) * 2.0**-24 * magnitude * (1 + info.eps)
     return Reference(value, bound + info.eps / 2 * value.abs() + info.smallest_normal * info.eps)
+
+
+def _exact(quantized: Quantized, block_size: int) -> Tensor:
+    """The matrix in float64, where no product is rounded: ``[N, K]``."""
+    weight, weight_scale, weight_scale_2 = quantized
+    ones = torch.ones((), dtype=torch.float32, device="cpu")
+    folded = dequantize_nvfp4(weight, weight_scale, ones, block_size=block_size, dtype=torch.float32)
+    return folded.double() * weight_scale_2.double()
 
 
 def bits(values: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Kernel name (as in ``dispatch.toml``) -> launcher, one mapping for each device type.
 
-A launcher trusts its caller: the operator has checked the arguments and the table has selected the kernel. Called outside
-the kernel's ``requires`` a CPU launcher raises :class:`ContractError`; none takes another path by itself.
+A launcher trusts its caller: the operator has checked the arguments and the table has selected the kernel. Called
+outside the kernel's ``requires`` a CPU launcher raises :class:`ContractError`; none takes another path by itself.
 """
 
 from __future__ import annotations

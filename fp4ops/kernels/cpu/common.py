@@ -49,7 +49,7 @@ def one_nan_if_any(weight: Tensor, scale: Tensor) -> Tensor:
 
 
 def gemm(a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``a @ weight.T + bias``, accumulated in float32 and rounded once: ``[M, K]``, ``[N, K]``, ``[N]`` -> ``[M, N]``."""
+    """``a [M, K] @ weight[N, K].T + bias [N]``, accumulated in float32 and rounded once: ``[M, N]``."""
     out = torch.empty((len(a), len(weight)), dtype=a.dtype, device="cpu")
     a = a.float()
     for rows in slabs(range(len(weight)), weight.shape[1]):

@@ -1,8 +1,10 @@
-"""Twin of ``Fp4MmaGemvKernel``: tensor cores, windows of 128 along K, ``e2m1 * e4m3`` folded into the weight operand."""
+"""Twin of ``Fp4MmaGemvKernel``: tensor cores, windows of 128 along K.
+
+``e2m1 * e4m3`` is folded into the weight operand, where it is exact.
+"""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from fp4ops.kernels import require

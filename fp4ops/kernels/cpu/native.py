@@ -1,7 +1,7 @@
 """Twin of ``NativeFp4Matmul`` (sm_120): activations quantised to NVFP4 too, the tensor cores multiply FP4.
 
-The activations get one tensor scale, from their largest magnitude, and one e4m3 scale for each 16 of a row. Products are
-exact in float32 and accumulated there, 64 along K at a time; both tensor scales and the bias come in the epilogue.
+The activations get one tensor scale, from their largest magnitude, and one e4m3 scale for each 16 of a row. Products
+are exact in float32 and accumulated there, 64 along K at a time; both tensor scales and the bias come in the epilogue.
 """
 
 from __future__ import annotations

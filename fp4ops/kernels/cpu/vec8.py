@@ -1,7 +1,7 @@
 """Twin of ``DequantizeNvFp4Vec8Kernel``: one 32-bit word -> 8 codes -> 8 values, then GEMM.
 
-A thread of the kernel owns one chunk of 8 neighbours in a row and steps its scale along with the 4 pairs of codes, since a
-block may end inside the chunk. Rows are a grid of at most 65,535; each thread loops over the rows beyond.
+A thread of the kernel owns one chunk of 8 neighbours in a row and steps its scale along with the 4 pairs of codes,
+since a block may end inside the chunk. Rows are a grid of at most 65,535; each thread loops over the rows beyond.
 """
 
 from __future__ import annotations

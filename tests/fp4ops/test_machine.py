@@ -1,0 +1,62 @@
+"""The switches, parsed strictly, and the machine label that decisions carry."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fp4ops import matmul_nvfp4
+from fp4ops.machine import TABLE, machine, native_allowed
+from fp4ops.testing import random_call
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("sm", [75, 80, 90, 121])
+def test_the_target_to_emulate(monkeypatch: pytest.MonkeyPatch, sm: int) -> None:
+    monkeypatch.setenv("FP4OPS_TARGET", f"sm_{sm}")
+    assert machine(CPU).sm == sm
+    assert machine(CPU).decide is TABLE.on("cpu", emulates=f"sm_{sm}").decide
+
+
+def test_the_default_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FP4OPS_TARGET", raising=False)
+    assert machine(CPU).sm == 90
+
+
+@pytest.mark.parametrize("text", ["sm90", "90", "sm_91", "SM_90", " sm_90", ""])
+def test_a_target_that_is_not_understood(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("FP4OPS_TARGET", text)
+    with pytest.raises(ValueError, match=rf"FP4OPS_TARGET: expected one of sm_75, .*sm_121, got '{text}'"):
+        matmul_nvfp4(*random_call(1, 1, 16))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", True),
+        ("true", True),
+        ("ON", True),
+        ("yes", True),
+        ("0", False),
+        ("False", False),
+        ("off", False),
+        ("no", False),
+    ],
+)
+def test_the_native_switch(monkeypatch: pytest.MonkeyPatch, text: str, value: bool) -> None:
+    monkeypatch.setenv("FP4OPS_NATIVE", text)
+    assert native_allowed() is value
+
+
+def test_the_native_switch_is_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FP4OPS_NATIVE", raising=False)
+    assert native_allowed() is False
+
+
+@pytest.mark.parametrize("text", ["2", "", "enabled", "1 ", "-1"])
+def test_a_switch_that_is_not_understood(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("FP4OPS_NATIVE", text)
+    message = rf"FP4OPS_NATIVE: expected one of 1, true, on, yes, 0, false, off, no, got '{text}'"
+    with pytest.raises(ValueError, match=message):
+        matmul_nvfp4(*random_call(1, 1, 16))
