@@ -99,11 +99,12 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, int]
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, None, Tensor | None]:
     """``grad [..., N] @ W [N, K]`` for ``a``, W dequantised to the dtype of ``a``; the sum over M for ``bias``."""
+    wanted = ctx.needs_input_grad  # one entry less where bias was left to its default
     grad_a = grad_bias = None
-    if ctx.needs_input_grad[0]:
+    if wanted[0]:
         weight = dequantize_nvfp4(*ctx.saved_tensors, block_size=ctx.block_size, dtype=grad.dtype)
         grad_a = _matmul(grad, weight)
-    if ctx.needs_input_grad[4]:
+    if wanted[4:] == (True,):
         grad_bias = grad.sum_to_size(grad.shape[-1]) if grad.dim() > 1 else grad
     return grad_a, None, None, None, grad_bias
 
