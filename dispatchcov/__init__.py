@@ -1,7 +1,100 @@
-"""dispatchcov: which kernel did the tests really run?"""
+"""dispatchcov: which kernel did the tests really run?
+
+A tour::
+
+    TABLE = dispatchcov.load_table("dispatch.toml")      # variables, kernels, ordered rules, partitions
+    decision = TABLE.decide(M=4, N=4096, K=4080)         # first match; recorded when a recorder is on
+    with decision.launch():                              # attests that the launcher returned
+        LAUNCHERS[decision.kernel](...)
+    print(TABLE.explain(M=4, N=4096, K=4080))            # each rule, each predicate, the values
+
+    pytest --dispatch-report                             # partitions reached and missed, with inputs; a gate
+    dispatchcov run -- python serve.py                   # the same outside pytest
+
+Everything below is public; the rest may change.
+"""
 
 from __future__ import annotations
 
-from dispatchcov.load import load_table, parse_table
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["load_table", "parse_table"]
+if TYPE_CHECKING:
+    from dispatchcov.decide import Decision, FallbackReason
+    from dispatchcov.errors import (
+        DataError,
+        DigestError,
+        DispatchcovError,
+        ExpressionError,
+        FactsError,
+        TableError,
+        UsageError,
+    )
+    from dispatchcov.gate import Limits, Verdict, judge
+    from dispatchcov.load import load_table, parse_table
+    from dispatchcov.record import Recorder, checked, record, warm_up
+    from dispatchcov.results import Results
+    from dispatchcov.table import Table
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "DataError": "errors",
+    "Decision": "decide",
+    "DigestError": "errors",
+    "DispatchcovError": "errors",
+    "ExpressionError": "errors",
+    "FactsError": "errors",
+    "FallbackReason": "decide",
+    "Limits": "gate",
+    "Recorder": "record",
+    "Results": "results",
+    "Table": "table",
+    "TableError": "errors",
+    "UsageError": "errors",
+    "Verdict": "gate",
+    "checked": "record",
+    "judge": "gate",
+    "load_table": "load",
+    "parse_table": "load",
+    "record": "record",
+    "warm_up": "record",
+}
+
+__all__ = [
+    "DataError",
+    "Decision",
+    "DigestError",
+    "DispatchcovError",
+    "ExpressionError",
+    "FactsError",
+    "FallbackReason",
+    "Limits",
+    "Recorder",
+    "Results",
+    "Table",
+    "TableError",
+    "UsageError",
+    "Verdict",
+    "__version__",
+    "checked",
+    "judge",
+    "load_table",
+    "parse_table",
+    "record",
+    "warm_up",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used, so that the pytest plugin costs a run without it next to nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'dispatchcov' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"dispatchcov.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,171 @@
+"""Kernel-path assertions: did this test take the path that it is about, and if not, which predicate sent it elsewhere?"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from dispatchcov.decide import Decision, FallbackReason, show
+from dispatchcov.errors import UsageError, known
+from dispatchcov.expr import Value
+from dispatchcov.formula import blame, every, holds, leaves
+from dispatchcov.table import EVIDENCE, Partition, Rule, Table
+
+SHOWN = 5
+
+
+class DispatchTrace:
+    """The decisions of one test, in order. Each ``assert_`` method raises ``AssertionError`` with the whole story."""
+
+    def __init__(
+        self,
+        decisions: Sequence[Decision],
+        evidence_of: Callable[[Decision], Collection[str]],
+        tables: Callable[[], Iterable[Table]] = tuple,
+    ) -> None:
+        self._decisions = decisions
+        self._evidence_of = evidence_of
+        self._tables = tables
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """All decisions so far."""
+        return tuple(self._decisions)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels selected so far, in order."""
+        return tuple(decision.kernel for decision in self._decisions)
+
+    def assert_reached(self, name: str, *, evidence: str | Iterable[str] = (), kernel: str | None = None) -> None:
+        """Some decision is in partition (or rule) ``name``, has all of ``evidence`` and selected a kernel like ``kernel``."""
+        __tracebackhide__ = True
+        needed = _evidence(evidence)
+        found = self._known(name)
+        inside = [decision for decision in self._decisions if _in(decision, name)]
+        if not inside:
+            raise AssertionError(self._not_reached(name, found))
+        if kernel is not None and not any(fnmatch.fnmatchcase(decision.kernel, kernel) for decision in inside):
+            got = ", ".join(sorted({decision.kernel for decision in inside}))
+            raise AssertionError(f"expected a kernel like {kernel!r} in partition {name!r}, got {got}")
+        seen = [set(self._evidence_of(decision)) for decision in inside]
+        if needed and not any(needed <= evidence for evidence in seen):
+            got = ", ".join(item for item in EVIDENCE if any(item in evidence for evidence in seen))
+            wanted = ", ".join(item for item in EVIDENCE if item in needed)
+            raise AssertionError(f"partition {name!r} was reached, expected evidence {wanted}; got {got} for {inside[0]!r}")
+
+    def assert_not_reached(self, name: str) -> None:
+        """No decision is in partition (or rule) ``name``."""
+        __tracebackhide__ = True
+        self._known(name)
+        for decision in self._decisions:
+            if _in(decision, name):
+                raise AssertionError(f"expected partition {name!r} not to be reached\n{_selected(decision)}")
+
+    def assert_kernel(self, pattern: str) -> None:
+        """Some decision selected a kernel whose name is like ``pattern`` (``*`` and ``?`` as in file names)."""
+        __tracebackhide__ = True
+        if not any(fnmatch.fnmatchcase(decision.kernel, pattern) for decision in self._decisions):
+            names = sorted({kernel.name for table in self._all_tables() for kernel in table.kernels})
+            head = f"expected a kernel like {pattern!r}; known: {', '.join(names) or 'none'}"
+            raise AssertionError(f"{head}\n{self._story(())}")
+
+    def assert_fallback(self, rule: str, *, because: str | None = None) -> None:
+        """Some decision passed over ``rule``; with ``because``, that predicate was the sole reason."""
+        __tracebackhide__ = True
+        tables = [table for table in self._all_tables() if any(item.name == rule for item in table.rules)]
+        if not tables:
+            names = [item.name for table in self._all_tables() for item in table.rules]
+            raise UsageError(f"unknown rule {rule!r}; {known(rule, dict.fromkeys(names))}")
+        guards = [p for table in tables for p in leaves(table.rule(rule).guard)]
+        texts = [tables[0].predicates[index].text for index in guards]
+        if because is not None and because not in texts:
+            raise UsageError(f"unknown predicate {because!r} of rule {rule!r}; {known(because, texts)}")
+        reasons = [reason for decision in self._decisions for reason in decision.fallbacks if reason.rule == rule]
+        if not any(because is None or reason.sole == because for reason in reasons):
+            why = f" because of {because!r} alone" if because else ""
+            raise AssertionError(f"expected a fallback from rule {rule!r}{why}\n{_reasons(reasons) or self._story(())}")
+
+    def _all_tables(self) -> list[Table]:
+        return list({id(table): table for table in [*(d.table for d in self._decisions), *self._tables()]}.values())
+
+    def _known(self, name: str) -> list[tuple[Table, Partition]]:
+        tables = self._all_tables()
+        found = [(table, partition) for table in tables if (partition := table.partition(name)) is not None]
+        if not found and tables:
+            names = [p.name for table in tables for p in table.partitions] + [r.name for t in tables for r in t.rules]
+            raise UsageError(f"unknown partition {name!r}; {known(name, dict.fromkeys(names))}")
+        return found
+
+    def _not_reached(self, name: str, found: Sequence[tuple[Table, Partition]]) -> str:
+        ops = ", ".join(table.op for table, _ in found)
+        return f"expected partition {name!r}{f' of {ops}' if ops else ''} to be reached\n{self._story(found)}"
+
+    def _story(self, found: Sequence[tuple[Table, Partition]]) -> str:
+        if not self._decisions:
+            return "no decision was recorded in this test"
+        unique = list(dict.fromkeys(self._decisions))
+        lines = [f"{len(self._decisions)} decision{'s' if len(self._decisions) > 1 else ''} in this test:"]
+        for decision in unique[:SHOWN]:
+            lines.append(_selected(decision))
+            for table, partition in found:
+                if table is decision.table:
+                    lines += [f"    {line}" for line in why_not(decision, partition)]
+        if len(unique) > SHOWN:
+            lines.append(f"  ... and {len(unique) - SHOWN} other inputs")
+        return "\n".join(lines)
+
+
+def _evidence(given: str | Iterable[str]) -> set[str]:
+    needed = {given} if isinstance(given, str) else set(given)
+    for item in needed:
+        if item not in EVIDENCE:
+            raise UsageError(f"unknown evidence {item!r}; {known(item, EVIDENCE)}")
+    return needed
+
+
+def _in(decision: Decision, name: str) -> bool:
+    partition = decision.table.partition(name)
+    if partition is None or not decision.rule:
+        return False
+    rule = decision.table.rule(decision.rule).index
+    return rule in partition.rules and holds(partition.condition, decision.vector)
+
+
+def _selected(decision: Decision) -> str:
+    return f"  selected {decision.rule or 'no rule'} -> {decision.kernel or 'no kernel'} for {show(decision.facts or {})}"
+
+
+def _reasons(reasons: Iterable[FallbackReason]) -> str:
+    return "\n".join(f"  fell back from {reason}" for reason in dict.fromkeys(map(str, reasons)))
+
+
+def why_not(decision: Decision, partition: Partition) -> list[str]:
+    """Which predicates, with which values, kept ``decision`` out of ``partition``."""
+    table, vector = decision.table, decision.vector
+    facts = decision.facts or {}
+    selected = next((rule for rule in table.rules if rule.name == decision.rule), None)
+    lines = []
+    for index in partition.rules:
+        rule = table.rules[index]
+        if selected is None or selected.index > index:
+            lines.append(f"not {rule.name}: {_outcomes(table, blame(rule.guard, vector), vector, facts)}")
+        elif selected.index < index:
+            lines.append(f"{selected.name} comes before {rule.name} and its guard held{_held(table, selected, vector, facts)}")
+        elif not holds(partition.condition, vector):
+            lines.append(f"in {rule.name}, but {_outcomes(table, blame(partition.condition, vector), vector, facts)}")
+    return lines
+
+
+def _held(table: Table, rule: Rule, vector: int, facts: Mapping[str, Value]) -> str:
+    indices = blame(every(rule.guard), vector)
+    return f": {_outcomes(table, indices, vector, facts)}" if indices else ""
+
+
+def _outcomes(table: Table, indices: Iterable[int], vector: int, facts: Mapping[str, Value]) -> str:
+    parts = []
+    for index in indices:
+        predicate = table.predicates[index]
+        values = show({name: facts[name] for name in table.names if name in predicate.reads})
+        parts.append(f"{predicate.text} is {str(bool(vector >> index & 1)).lower()} ({values})")
+    return ", ".join(parts)

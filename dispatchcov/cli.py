@@ -1,0 +1,100 @@
+"""The ``dispatchcov`` command: arguments and exit codes only.
+
+Exit status: 0 fine, 1 error or no data, 2 below the bar or a required partition missed; ``run`` gives the command's own status if
+that is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import dispatchcov
+from dispatchcov.errors import DispatchcovError
+
+DATA_HELP = "where the records are kept; shards beside it are read too (default: .dispatchcov, or DISPATCHCOV_DATA)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (default: the process's) and return the exit status."""
+    parser = _parser()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command: list[str] = []
+    if "--" in arguments:
+        cut = arguments.index("--")
+        arguments, command = arguments[:cut], arguments[cut + 1 :]
+    options = parser.parse_args(arguments)
+    if command and options.action != "run":
+        parser.error(f"a command after -- goes with run, not with {options.action}")
+    options.command = command
+    from dispatchcov import commands
+
+    try:
+        status: int = getattr(commands, options.action)(options)
+        return status
+    except DispatchcovError as error:
+        print(f"dispatchcov: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dispatchcov", description="Dispatch coverage: which kernel did the tests really run?"
+    )
+    parser.add_argument("--version", action="version", version=f"dispatchcov {dispatchcov.__version__}")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+
+    run = add("run", "run a command (after --) with recording on, then report")
+    run.add_argument("--append", action="store_true", help="keep the records of earlier runs")
+    report = add("report", "print the report of the records")
+    json = add("json", "write the report as JSON, format 1")
+    for sub in (run, report, json):
+        _data(sub)
+        _judging(sub)
+        sub.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+        sub.add_argument("-q", "--quiet", action="store_true", help="print only why the gate failed")
+    for sub in (run, report):
+        sub.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    combine = add("combine", "merge shards and data files into the data file; merging twice changes nothing")
+    combine.add_argument("paths", nargs="*", metavar="PATH", help="shards, data files or directories that hold them")
+    combine.add_argument("--remove", action="store_true", help="remove the inputs once they are merged")
+    combine.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    erase = add("erase", "remove the data file and its shards")
+    erase.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    explain = add("explain", "show the decision for an input, predicate by predicate")
+    explain.add_argument("table", metavar="TABLE", help="FILE.toml or MODULE:ATTR")
+    explain.add_argument("facts", nargs="*", metavar="VAR=VALUE", help="the input, one value for each variable")
+    regions = add("regions", "list every feasible region of a table with the smallest input that reaches it")
+    regions.add_argument("table", metavar="TABLE", help="FILE.toml or MODULE:ATTR")
+    regions.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    regions.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    debug = add("debug", "show versions, settings, files and tables as dispatchcov sees them")
+    for sub in (combine, erase, debug):
+        _data(sub)
+    bench = add("bench", "measure what recording costs, as ratios within one run")
+    bench.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs")
+    bench.add_argument("-o", "--output", metavar="FILE", help="also write the figures as JSON")
+    return parser
+
+
+def _data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="FILE", help=DATA_HELP)
+
+
+def _judging(parser: argparse.ArgumentParser) -> None:
+    add: Any = parser.add_argument
+    add("--table", action="append", metavar="TABLE", help="table to judge, FILE.toml or MODULE:ATTR; repeatable")
+    add("--require", action="append", metavar="NAME", help="partition that must be hit; repeatable")
+    add("--fail-under", metavar="PCT", help="least percentage of required partition bins")
+    add("--evidence", action="append", metavar="LIST", help="evidence that a hit needs to count")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

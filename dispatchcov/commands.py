@@ -1,0 +1,212 @@
+"""What each command does; each takes the parsed options and returns the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import dispatchcov
+from dispatchcov import config, store
+from dispatchcov.config import Settings
+from dispatchcov.decide import show
+from dispatchcov.errors import FactsError, UsageError, known
+from dispatchcov.expr import Value
+from dispatchcov.gate import Limits, Verdict, judge
+from dispatchcov.report import json as json_report
+from dispatchcov.report import text as text_report
+from dispatchcov.results import Results
+from dispatchcov.table import Table, Variable
+
+FINE, ERROR, BELOW = 0, 1, 2
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a command with recording on in it and in all that it starts, then report."""
+    if not options.command:
+        raise UsageError("run: expected a command after --, as in: dispatchcov run -- python train.py")
+    settings = _settings(options)
+    data = os.path.abspath(settings.data)
+    if not options.append and not settings.append:
+        store.erase(data)
+    environment = {**os.environ, config.RUN: uuid.uuid4().hex, config.DATA: data}
+    try:
+        status = subprocess.run(options.command, env=environment, check=False).returncode
+    except OSError as error:
+        raise UsageError(f"run: cannot start {options.command[0]!r}: {error.strerror or error}") from None
+    if not store.shards_beside(data) and not os.path.exists(data):
+        print(f"dispatchcov: {options.command[0]} recorded nothing: it loaded no dispatch table", file=sys.stderr)
+        return status or ERROR
+    store.combine(data, remove=True)
+    judged = _report(options, settings, options.format)
+    return status if status > 0 else 128 - status if status < 0 else judged
+
+
+def report(options: argparse.Namespace) -> int:
+    """Report on the records."""
+    return _report(options, _settings(options), options.format)
+
+
+def json(options: argparse.Namespace) -> int:
+    """Report on the records as JSON."""
+    return _report(options, _settings(options), "json")
+
+
+def combine(options: argparse.Namespace) -> int:
+    """Merge shards and data files."""
+    settings = _settings(options)
+    data = store.combine(os.path.abspath(settings.data), options.paths, remove=options.remove)
+    if not options.quiet:
+        runs = len({shard.run for shard in data.shards})
+        print(f"{settings.data}: {len(data.shards)} shards of {runs} runs, {sum(row.selected for row in data.rows)} decisions")
+    return FINE
+
+
+def erase(options: argparse.Namespace) -> int:
+    """Remove the records."""
+    settings = _settings(options)
+    count = store.erase(os.path.abspath(settings.data))
+    if not options.quiet:
+        print(f"{settings.data}: {count} files removed")
+    return FINE
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Show one decision."""
+    table = config.table(options.table)
+    print(table.explain(**_facts(table, options.facts)))
+    return FINE
+
+
+def regions(options: argparse.Namespace) -> int:
+    """List the regions of a table."""
+    import json as codec
+
+    from dispatchcov.regions import Space
+
+    table = config.table(options.table)
+    space = Space.of(table)
+    if options.format == "json":
+        document = {
+            "format": 1,
+            "op": table.op,
+            "digest": table.digest,
+            "regions": [
+                {
+                    "index": region.index,
+                    "name": region.name,
+                    "rule": table.rules[region.rule].name if region.rule is not None else None,
+                    "kernel": table.rules[region.rule].kernel.name if region.rule is not None else None,
+                    "settled": [table.predicates[index].text if index >= 0 else None for index in region.settled],
+                    "state": region.state,
+                    "witness": region.witness,
+                }
+                for region in space.regions
+            ],
+            "notes": list(space.notes),
+        }
+        return _write(options.output, codec.dumps(document, indent=2))
+    lines = [f"{table.op}: {len(space.regions)} regions"]
+    for region in space.regions:
+        witness = show(region.witness) if region.witness is not None else f"no input known ({region.state})"
+        lines.append(f"{region.index:4}  {region.name}\n      {witness}")
+    return _write(options.output, "\n".join([*lines, *(f"note: {note}" for note in space.notes)]))
+
+
+def debug(options: argparse.Namespace) -> int:
+    """Show what dispatchcov sees."""
+    settings = _settings(options)
+    data = os.path.abspath(settings.data)
+    print(f"dispatchcov {dispatchcov.__version__}, Python {platform.python_version()}, {platform.platform()}")
+    for name in Settings.__dataclass_fields__:
+        print(f"setting {name}: {getattr(settings, name)!r}")
+    for name, value in sorted(os.environ.items()):
+        if name.startswith("DISPATCHCOV_"):
+            print(f"environment {name}={value}")
+    print(f"data file {data}: {'there' if os.path.exists(data) else 'not there'}")
+    for shard in store.shards_beside(data):
+        print(f"shard {shard}")
+    for spec in settings.table:
+        print(f"configured table {config.table(spec)!r}")
+    if os.path.exists(data) or store.shards_beside(data):
+        records = store.load(data)
+        for table in records.tables:
+            print(f"recorded table {table.op} {table.digest[:12]} from {table.source}")
+        for shard in records.shards:
+            end = "ended" if shard.ended else "did not end in order"
+            print(f"process {shard.host} {shard.pid} of run {shard.run[:8]}: {shard.lines} lines, {end}")
+    return FINE
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Measure what recording costs."""
+    from dispatchcov import bench as benchmark
+
+    return benchmark.main(quick=options.quick, output=options.output)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    names = ("table", "require", "fail_under", "evidence", "data")
+    given = {name: getattr(options, name, None) for name in names}
+    return config.read(os.getcwd(), given)
+
+
+def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
+    data = store.load(os.path.abspath(settings.data))
+    evidence = config.evidence(settings.evidence, "--evidence")
+    results = Results.of(data, config.tables(settings.table), evidence=evidence)
+    verdict = judge(results, Limits(settings.fail_under, settings.require))
+    if options.quiet and not options.output:
+        if not verdict.ok:
+            print("\n".join(text_report.verdict_lines(verdict)), file=sys.stderr)
+    else:
+        _write(options.output, _rendered(kind, results, verdict))
+    if verdict.no_data:
+        return ERROR
+    return FINE if verdict.ok else BELOW
+
+
+def _rendered(kind: str, results: Results, verdict: Verdict) -> str:
+    return json_report.render(results, verdict) if kind == "json" else text_report.render(results, verdict)
+
+
+def _write(path: str | None, text: str) -> int:
+    if path is None:
+        print(text.rstrip("\n"))
+        return FINE
+    try:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text.rstrip("\n") + "\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    return FINE
+
+
+def _facts(table: Table, pairs: list[str]) -> dict[str, Value]:
+    facts: dict[str, Value] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"explain: expected VAR=VALUE, got {pair!r}")
+        if name not in table.names:
+            raise FactsError(f"{table.op}: unknown variable {name!r}; {known(name, table.names)}")
+        facts[name] = _value(table, table.variable(name), text)
+    return facts
+
+
+def _value(table: Table, variable: Variable, text: str) -> Value:
+    words: dict[str, Any] = {"true": True, "1": True, "false": False, "0": False}
+    if variable.type == "enum":
+        return text
+    if variable.type == "bool" and text.lower() in words:
+        return bool(words[text.lower()])
+    if variable.type == "int":
+        try:
+            return int(text)
+        except ValueError:
+            pass
+    raise FactsError(f"{table.op}: expected {variable.name} to be {variable.domain()}, got {text!r}")

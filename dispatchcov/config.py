@@ -1,0 +1,147 @@
+"""Settings: ``[tool.dispatchcov]`` in pyproject.toml < ``DISPATCHCOV_*`` in the environment < arguments. One table of options."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dispatchcov.errors import DispatchcovError, UsageError, known
+from dispatchcov.load import load_table
+from dispatchcov.table import EVIDENCE, Table
+
+DATA_FILE = ".dispatchcov"
+RUN = "DISPATCHCOV_RUN"
+DATA = "DISPATCHCOV_DATA"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is asked to do. The names are the keys of ``[tool.dispatchcov]``; lists are comma-separated in the environment."""
+
+    report: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    fail_under: float | None = None
+    data: str = DATA_FILE
+    append: bool = False
+    trace: str = ""
+
+
+def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of the project in ``root`` with ``given`` arguments on top; a list argument replaces, None is not given."""
+    settings = Settings()
+    file = Path(root) / "pyproject.toml"
+    for source, values in (
+        (f"{file}: [tool.dispatchcov]", _from_file(file)),
+        ("environment", _from_environment(environ)),
+        ("arguments", {key: value for key, value in given.items() if value is not None}),
+    ):
+        names = [field.name for field in fields(Settings)]
+        for key, value in values.items():
+            if key not in names:
+                raise UsageError(f"{source}: unknown key {key!r}; {known(key, names)}")
+            settings = replace(settings, **{key: _typed(source, key, value)})
+    return settings
+
+
+def _from_file(file: Path) -> Mapping[str, Any]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: expected a readable TOML file: {error}") from None
+    values = document.get("tool", {}).get("dispatchcov", {})
+    if not isinstance(values, dict):
+        raise UsageError(f"{file}: expected [tool.dispatchcov] to be a table, got {values!r}")
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for field in fields(Settings):
+        value = environ.get(f"DISPATCHCOV_{field.name.upper()}")
+        if value is not None:
+            is_list = isinstance(field.default, tuple)
+            found[field.name] = [part.strip() for part in value.split(",") if part.strip()] if is_list else value
+    return found
+
+
+def _typed(source: str, key: str, value: Any) -> Any:
+    default = next(field.default for field in fields(Settings) if field.name == key)
+    if isinstance(default, tuple):
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list | tuple) or not all(isinstance(item, str) for item in values):
+            raise UsageError(f"{source}: expected {key} to be a list of strings, got {value!r}")
+        return tuple(values)
+    if key == "append":
+        return _boolean(source, key, value)
+    if key == "fail_under":
+        return percent(value, f"{source}: {key}")
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{source}: expected {key} to be a file name, got {value!r}")
+    return value
+
+
+def _boolean(source: str, key: str, value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    result = value if isinstance(value, bool) else words.get(str(value).lower())
+    if result is None:
+        raise UsageError(f"{source}: expected {key} to be true or false, got {value!r}")
+    return result
+
+
+def percent(value: object, where: str) -> float:
+    """``value`` as a percentage from 0 to 100; raises :class:`UsageError` naming ``where``."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = -1.0
+    if isinstance(value, bool) or not 0 <= number <= 100:
+        raise UsageError(f"{where}: expected a percentage from 0 to 100, got {value!r}")
+    return number
+
+
+def evidence(items: tuple[str, ...], where: str) -> frozenset[str]:
+    """The evidence named in ``items``, each possibly a comma-separated list."""
+    names = [part.strip() for item in items for part in item.split(",") if part.strip()]
+    for name in names:
+        if name not in EVIDENCE:
+            raise UsageError(f"{where}: unknown evidence {name!r}; {known(name, EVIDENCE)}")
+    return frozenset(names)
+
+
+def table(spec: str) -> Table:
+    """The table named by ``spec``: ``FILE.toml``, or ``MODULE:ATTR`` of an importable module."""
+    if spec.endswith(".toml"):
+        return load_table(spec)
+    module_name, colon, attribute = spec.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageError(f"expected a table as FILE.toml or MODULE:ATTR, got {spec!r}")
+    try:
+        value: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"table {spec!r}: {error}") from None
+    if not isinstance(value, Table):
+        raise UsageError(f"table {spec!r}: expected a dispatchcov table, got {type(value).__name__}")
+    return value
+
+
+def tables(specs: tuple[str, ...]) -> tuple[Table, ...]:
+    """The tables named by ``specs``, each once."""
+    found: dict[str, Table] = {}
+    for spec in specs:
+        loaded = table(spec)
+        found.setdefault(loaded.digest, loaded)
+    return tuple(found.values())
+
+
+__all__ = ["DATA", "DATA_FILE", "RUN", "DispatchcovError", "Settings", "evidence", "percent", "read", "table", "tables"]

@@ -1,0 +1,110 @@
+"""The gate: results and limits in, a verdict out. Nothing else in dispatchcov judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dispatchcov.decide import show
+from dispatchcov.errors import UsageError, known
+from dispatchcov.results import Item, Results, TableResults
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is asked of results: ``fail_under`` percent of required partition bins, and partitions named in ``require``."""
+
+    fail_under: float | None = None
+    require: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``failures`` make a run fail, each with its reason; ``notes`` are to be read and do not."""
+
+    failures: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    no_data: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+
+def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # noqa: B008  # a frozen value
+    """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
+    _known_names(results, limits)
+    if not results.tables:
+        return Verdict(("no dispatch table was given and none decided anything: nothing was judged",), no_data=True)
+    failures = [f"records are damaged: {problem}" for problem in results.problems]
+    notes = [f"partial run ({reason}): nothing is judged missed" for reason in results.partial]
+    for table in results.tables:
+        failures += _table(table, bool(results.partial))
+        notes += [f"{table.table.op}: {note}" for note in table.notes]
+    for name in limits.require:
+        failures += _required(results, name)
+    if limits.fail_under is not None and not results.partial:
+        totals = results.totals["partitions"]
+        if totals.total == 0:
+            failures.append("--dispatch-fail-under: no required partition can be reached here, nothing was judged")
+        elif totals.percent < limits.fail_under:
+            share = f"{totals.covered} of {totals.total}, {totals.percent:g} %"
+            failures.append(f"required partitions covered: {share}, expected at least {limits.fail_under:g} %")
+    unique = tuple(dict.fromkeys(failures))
+    return Verdict(unique, tuple(dict.fromkeys(notes)), no_data=results.decisions == 0 and not results.partial)
+
+
+def _known_names(results: Results, limits: Limits) -> None:
+    names = [partition.name for table in results.tables for partition in table.table.partitions]
+    names += [rule.name for table in results.tables for rule in table.table.rules]
+    for name in limits.require:
+        if name not in names:
+            raise UsageError(f"--dispatch-require: unknown partition {name!r}; {known(name, dict.fromkeys(names))}")
+
+
+def _table(results: TableResults, partial: bool) -> Iterator[str]:
+    op = results.table.op
+    if results.decisions == 0 and not partial:
+        yield f"{op}: no decision was recorded"
+    for item in results.partitions:
+        if item.illegal and item.reach.hits:
+            yield f"{op}: illegal partition {item.label} was hit by {_tests(item)}"
+        elif item.required and item.state == "missed":
+            yield f"{op}: required partition {item.label} {_missed(item)}"
+    for waiver in results.table.waivers:
+        items = [item for item in results.partitions if item.name == waiver.partition]
+        if all(item.state == "hit" for item in items):
+            yield f"{op}: the waiver of {waiver.partition} is not needed any more: it is hit"
+        elif any(item.waiver and item.state == "missed" for item in items):
+            yield f"{op}: the waiver of {waiver.partition} expired on {waiver.expires}"
+    for mismatch in results.mismatches:
+        where = f" in {', '.join(mismatch.tests[:3])}" if mismatch.tests else ""
+        yield (
+            f"{op}: {mismatch.kind} mismatch{f' in rule {mismatch.rule}' if mismatch.rule else ''}: expected "
+            f"{mismatch.expected}, got {mismatch.got} for {show(mismatch.facts)}{where}"
+        )
+
+
+def _required(results: Results, name: str) -> Iterator[str]:
+    for table in results.tables:
+        items = [item for item in table.partitions if item.name == name]
+        items = items or [item for item in table.rules if item.name == name]
+        for item in items:
+            if item.state != "hit":
+                yield f"{table.table.op}: required partition {item.label} {_missed(item)}"
+
+
+def _missed(item: Item) -> str:
+    if item.state not in ("missed", "not-run"):
+        return f"is {item.state}"
+    if item.reach.hits:
+        return f"was hit {item.reach.hits} times, expected at least {item.at_least}"
+    if item.reach.apart:
+        apart = ", ".join(f"{count} {reason}" for reason, count in item.reach.apart)
+        return f"was not hit (not counted: {apart})"
+    return "was not hit"
+
+
+def _tests(item: Item) -> str:
+    tests = item.reach.tests
+    return ", ".join(tests[:3]) + (f" and {len(tests) - 3} more" if len(tests) > 3 else "") if tests else "the run"

@@ -1,0 +1,261 @@
+"""One table measured: every item that can be covered, with what reached it and its state."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dispatchcov import decide
+from dispatchcov.formula import Leaf, Opposite, every, holds, leaves, pivotal, read
+from dispatchcov.records import COUNTED, Data, Row
+from dispatchcov.regions import Answer, Space
+from dispatchcov.results import Item, Mismatch, Reach, Side, TableResults
+from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Table, Waiver
+
+
+@dataclass
+class _Group:
+    """The rows that agree in vector and kernel; ``rule`` is what the vector selects, ``before`` the number of rules passed."""
+
+    vector: int
+    kernel: str
+    rule: int | None
+    path: tuple[int | None, tuple[int, ...]]
+    counted: list[Row] = field(default_factory=list)
+    apart: list[tuple[str, Row]] = field(default_factory=list)
+
+    @property
+    def passed(self) -> int:
+        return len(self.path[1])
+
+
+def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.date, partial: bool) -> TableResults:
+    """Measure ``table`` on ``data``; ``needed`` is the evidence that every hit needs, ``partial`` means absence proves nothing."""
+    rows = [row for row in data.rows if row.digest == table.digest]
+    worker = _Measure(table, _groups(table, data, rows), rows, needed, today, partial)
+    return TableResults(
+        table,
+        sum(row.selected for row in rows),
+        tuple(sorted({row.machine for row in rows})),
+        tuple(worker.bin(partition, bin) for partition in table.partitions for bin in partition.bins),
+        tuple(worker.rule(rule) for rule in table.rules),
+        worker.kernels(),
+        tuple(worker.fallback(rule, index) for rule in table.rules for index in leaves(rule.guard)),
+        tuple(worker.split(rule, s.index, side) for rule in table.rules for s in rule.splits for side in (True, False)),
+        worker.regions(),
+        worker.sides(),
+        worker.mismatches(),
+        Space.of(table).notes,
+    )
+
+
+def _groups(table: Table, data: Data, rows: Sequence[Row]) -> list[_Group]:
+    run_of = {shard.name: shard.run for shard in data.shards}
+    own = {(outcome.shard, outcome.test): outcome.outcome for outcome in data.outcomes}
+    shared = {(run_of.get(outcome.shard, ""), outcome.test): outcome.outcome for outcome in data.outcomes}
+    groups: dict[tuple[int, str], _Group] = {}
+    for row in rows:
+        group = groups.get((row.vector, row.kernel))
+        if group is None:
+            path = decide.path(table, row.vector)
+            group = groups[row.vector, row.kernel] = _Group(row.vector, row.kernel, path[0], path)
+        outcome = own.get((row.shard, row.test)) or shared.get((run_of.get(row.shard, ""), row.test), "in progress")
+        if row.phase not in COUNTED:
+            group.apart.append((row.phase, row))
+        elif row.test and outcome != "passed":
+            group.apart.append((outcome, row))
+        else:
+            group.counted.append(row)
+    return list(groups.values())
+
+
+def _counts(row: Row) -> dict[str, int]:
+    return {"selected": row.selected, "launched": row.launched, "observed": row.observed, "checked": row.checked}
+
+
+class _Measure:
+    def __init__(
+        self,
+        table: Table,
+        groups: list[_Group],
+        rows: Sequence[Row],
+        needed: frozenset[str],
+        today: datetime.date,
+        partial: bool,
+    ) -> None:
+        self.table = table
+        self.space = Space.of(table)
+        self.groups = groups
+        self.needed = needed
+        self.today = today
+        self.partial = partial
+        self.hardware = {row.hardware for row in rows}
+
+    # --- what reached an item, and its state --------------------------------------------------------------------------
+
+    def reach(self, matches: Callable[[_Group], bool], needs: Iterable[str]) -> Reach:
+        wanted = {"selected", *needs}
+        hits, tests, machines = 0, set(), set()
+        evidence: set[str] = set()
+        apart: dict[str, int] = defaultdict(int)
+        for group in self.groups:
+            if not matches(group):
+                continue
+            for row in group.counted:
+                counts = _counts(row)
+                if enough := min(counts[item] for item in wanted):
+                    hits += enough
+                    tests.add(row.test)
+                    machines.add(row.machine)
+                    evidence |= {item for item, number in counts.items() if number}
+                elif row.selected:
+                    apart["without " + " and ".join(sorted(e for e in wanted if not counts[e]))] += row.selected
+            for reason, row in group.apart:
+                apart[reason] += row.selected
+        order = tuple(item for item in EVIDENCE if item in evidence)
+        named = tuple(sorted(tests - {""}))
+        return Reach(hits, named, order, tuple(sorted(machines)), tuple(sorted((k, n) for k, n in apart.items() if n)))
+
+    def state(self, reach: Reach, answer: Answer, at_least: int = 1, waiver: Waiver | None = None) -> str:
+        if reach.hits >= at_least:
+            return "hit"
+        if answer.state == "unreachable":
+            return "unreachable"
+        if self.hardware and answer.hardware and not answer.hardware & self.hardware:
+            return "elsewhere"
+        if waiver is not None and waiver.expires >= self.today:
+            return "waived"
+        return "not-run" if self.partial else "missed"
+
+    def item(
+        self,
+        name: str,
+        detail: str,
+        rules: Iterable[Rule],
+        answer: Answer,
+        matches: Callable[[_Group], bool],
+        line: int,
+        partition: Partition | None = None,
+    ) -> Item:
+        needs = self.needed | (partition.evidence if partition else frozenset())
+        reach = self.reach(matches, needs)
+        waiver = next((w for w in self.table.waivers if partition and w.partition == partition.name), None)
+        state = self.state(reach, answer, partition.at_least if partition else 1, waiver)
+        return Item(
+            name,
+            detail,
+            tuple(rule.name for rule in rules),
+            state,
+            reach,
+            "feasible" if reach.hits else answer.state,
+            answer.witness,
+            line,
+            partition.required if partition else True,
+            partition.illegal if partition else False,
+            partition.at_least if partition else 1,
+            tuple(item for item in EVIDENCE if item in needs),
+            f"{waiver.reason} (until {waiver.expires})" if waiver else "",
+        )
+
+    # --- the items ----------------------------------------------------------------------------------------------------
+
+    def bin(self, partition: Partition, bin: Bin) -> Item:
+        condition = every(partition.condition, bin.condition)
+        rules = [self.table.rules[index] for index in partition.rules]
+
+        def matches(group: _Group) -> bool:
+            return group.rule in partition.rules and holds(condition, group.vector)
+
+        answer = self.space.answer(partition.rules, condition)
+        return self.item(partition.name, bin.label, rules, answer, matches, partition.line, partition)
+
+    def rule(self, rule: Rule) -> Item:
+        answer = self.space.answer((rule.index,))
+        return self.item(rule.name, "", [rule], answer, lambda group: group.rule == rule.index, rule.line)
+
+    def kernels(self) -> tuple[Item, ...]:
+        items = []
+        for kernel in self.table.kernels:
+            rules = [rule for rule in self.table.rules if rule.kernel.name == kernel.name]
+            indices = tuple(rule.index for rule in rules)
+            answer = self.space.answer(indices) if indices else Answer("unreachable", None, frozenset())
+
+            def matches(group: _Group, name: str = kernel.name, indices: tuple[int, ...] = indices) -> bool:
+                return group.kernel == name if group.kernel else group.rule in indices
+
+            items.append(self.item(kernel.name, "", rules, answer, matches, kernel.line))
+        return tuple(items)
+
+    def fallback(self, rule: Rule, index: int) -> Item:
+        def matches(group: _Group) -> bool:
+            return group.passed > rule.index and pivotal(rule.guard, index, group.vector)
+
+        predicate = self.table.predicates[index]
+        return self.item(rule.name, predicate.text, [rule], self.space.sole(rule.index, index), matches, rule.line)
+
+    def split(self, rule: Rule, index: int, side: bool) -> Item:
+        literal = Leaf(index) if side else Opposite(Leaf(index))
+
+        def matches(group: _Group) -> bool:
+            return group.rule == rule.index and holds(literal, group.vector)
+
+        detail = f"{self.table.predicates[index].text}: {str(side).lower()}"
+        answer = self.space.answer((rule.index,), literal)
+        return self.item(rule.name, detail, [rule], answer, matches, rule.line)
+
+    def regions(self) -> tuple[Item, ...]:
+        items = []
+        for region in self.space.regions:
+            path = (region.rule, region.settled)
+            rules = [self.table.rules[region.rule]] if region.rule is not None else []
+            answer = Answer(region.state, region.witness, region.hardware)
+            name, line = (rules[0].name, rules[0].line) if rules else ("no rule", 0)
+
+            def matches(group: _Group, path: tuple[int | None, tuple[int, ...]] = path) -> bool:
+                return group.path == path
+
+            items.append(self.item(name, region.name, rules, answer, matches, line))
+        return tuple(items)
+
+    def sides(self) -> tuple[Side, ...]:
+        found = {index: [0, 0] for rule in self.table.rules for index in leaves(rule.guard)}
+        for group in self.groups:
+            hits = sum(row.selected for row in group.counted)
+            seen: set[int] = set()
+            for rule in self.table.rules[: group.passed + 1]:
+                seen.update(read(rule.guard, group.vector))
+            for index in seen:
+                found[index][group.vector >> index & 1] += hits
+        predicates = self.table.predicates
+        return tuple(Side(predicates[i].text, predicates[i].line, n[1], n[0]) for i, n in sorted(found.items()))
+
+    def mismatches(self) -> tuple[Mismatch, ...]:
+        found = []
+        for group in self.groups:
+            rule = self.table.rules[group.rule] if group.rule is not None else None
+            expected = rule.kernel.name if rule else "no kernel"
+            if group.kernel and group.kernel != expected:
+                found.append(self.mismatch("kernel", group, rule, expected, group.kernel))
+            if decide.outside(self.table, group.vector):
+                found.append(self.mismatch("domain", group, rule, *self.domain(group)))
+            if rule is None:
+                found.append(self.mismatch("untotal", group, rule, "a rule", "none"))
+            elif not holds(rule.kernel.requires, group.vector):
+                got = f"an input outside the contract of {expected}"
+                found.append(self.mismatch("contract", group, rule, rule.kernel.requires_text, got))
+        return tuple(found)
+
+    def mismatch(self, kind: str, group: _Group, rule: Rule | None, expected: str, got: str) -> Mismatch:
+        rows = [*group.counted, *(row for _, row in group.apart)]
+        facts = dict(zip(self.table.names, rows[0].inputs[0], strict=True))
+        tests = tuple(sorted({row.test for row in rows} - {""}))
+        return Mismatch(kind, rule.name if rule else "", expected, got, facts, sum(r.selected for r in rows), tests)
+
+    def domain(self, group: _Group) -> tuple[str, str]:
+        row = next(iter([*group.counted, *(row for _, row in group.apart)]))
+        facts = dict(zip(self.table.names, row.inputs[0], strict=True))
+        names = self.table.outside(facts)
+        wanted = "; ".join(f"{name} {self.table.variable(name).domain()}" for name in names)
+        return wanted, decide.show({name: facts[name] for name in names})

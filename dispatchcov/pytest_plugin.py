@@ -1,0 +1,198 @@
+"""The pytest plugin: options and hooks only. Nothing else of dispatchcov is imported until an option, marker or fixture asks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dispatchcov.assertions import DispatchTrace
+    from dispatchcov.session import Session
+
+OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace")
+SESSION: pytest.StashKey[Session] = pytest.StashKey()
+UNDO: pytest.StashKey[Any] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("dispatchcov", "dispatch coverage: which kernel did the tests really run?")
+    add = group.addoption
+    add(
+        "--dispatch-report",
+        action="append",
+        nargs="?",
+        const="term-missing",
+        metavar="TYPE[:DEST]",
+        help="report dispatch coverage and gate on it: term, term-missing (the bare option), json[:FILE]; repeatable",
+    )
+    add(
+        "--dispatch-table",
+        action="append",
+        metavar="FILE.toml|MODULE:ATTR",
+        help="table to judge, besides those that decide in the run; repeatable",
+    )
+    add(
+        "--dispatch-require",
+        action="append",
+        metavar="NAME",
+        help="partition (or rule) that must be hit, besides those the table requires; judged in partial runs too; repeatable",
+    )
+    add(
+        "--dispatch-fail-under",
+        dest="dispatch_fail_under",
+        metavar="PCT",
+        help="least percentage of required partition bins",
+    )
+    add(
+        "--dispatch-evidence",
+        action="append",
+        metavar="LIST",
+        help="evidence that a hit needs to count: selected, launched, observed, checked (comma-separated)",
+    )
+    add("--dispatch-data", metavar="FILE", help="where the records are kept (default: .dispatchcov)")
+    add("--dispatch-append", action="store_true", default=None, help="keep the records of earlier runs")
+    add("--dispatch-trace", metavar="FILE.jsonl", help="write the raw trace, one decision a line")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Comparison functions are wrapped before any conftest can take a reference to them."""
+    options = early_config.known_args_namespace
+    if any(getattr(options, f"dispatch_{name}", None) is not None for name in OPTIONS):
+        from dispatchcov import checks
+
+        early_config.stash[UNDO] = checks.install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "dispatch(partition, ..., kernel=PATTERN, fallback={RULE: PREDICATE}, evidence=...): "
+        "the test fails unless its decisions reach the partition",
+    )
+    given = {name: config.getoption(f"dispatch_{name}", None) for name in OPTIONS}
+    if all(value is None for value in given.values()) and not _configured(config):
+        return
+    from dispatchcov import checks, config as settings
+    from dispatchcov.errors import DispatchcovError
+    from dispatchcov.session import Session
+
+    try:
+        session = Session(settings.read(config.rootpath, given), worker=hasattr(config, "workerinput"))
+        session.start()
+    except DispatchcovError as error:
+        raise pytest.UsageError(str(error)) from None
+    if UNDO not in config.stash:
+        config.stash[UNDO] = checks.install()
+    config.stash[SESSION] = session
+
+
+def _configured(config: pytest.Config) -> bool:
+    """Does pyproject.toml ask for a report? Read as text first: most projects have none of our keys."""
+    file = config.rootpath / "pyproject.toml"
+    try:
+        return "[tool.dispatchcov]" in file.read_text(encoding="utf-8") and _asks(file)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _asks(file: Any) -> bool:
+    import tomllib
+
+    try:
+        section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dispatchcov", {})
+    except tomllib.TOMLDecodeError:
+        return False
+    return bool(section.get("report"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    undo = config.stash.get(UNDO, None)
+    if undo is not None:
+        undo()
+        del config.stash[UNDO]
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    if items:
+        session = items[0].config.stash.get(SESSION, None)
+        if session is not None:
+            session.recorder.partial("tests were deselected")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    yield from _phase(item, "setup")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    yield from _phase(item, "call")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    yield from _phase(item, "teardown")
+
+
+def _phase(item: pytest.Item, phase: str) -> Generator[None]:
+    session = item.config.stash.get(SESSION, None)
+    marked = item.get_closest_marker("dispatch") is not None or "dispatch_trace" in getattr(item, "fixturenames", ())
+    if session is None and not marked:
+        return (yield)
+    from dispatchcov import session as work
+
+    with work.phase(session, item, phase):
+        result = yield
+        if phase == "call":
+            work.check_markers(item)
+        return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    session = item.config.stash.get(SESSION, None)
+    if session is not None:
+        outcome = ("xfailed" if report.skipped else "xpassed") if hasattr(report, "wasxfail") else report.outcome
+        session.outcome(item.nodeid, report.when or call.when, outcome)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """After the workers have ended and before the terminal's summary: the gate sets the exit status here, for every runner."""
+    result = yield
+    ours = session.config.stash.get(SESSION, None)
+    if ours is not None:
+        from dispatchcov import session as work
+
+        work.partial_reasons(ours, session)
+        ours.finish()
+        if ours.failed and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    session = config.stash.get(SESSION, None)
+    if session is None or session.worker:
+        return
+    terminalreporter.section("dispatch coverage")
+    for line in session.lines():
+        terminalreporter.line(line)
+
+
+@pytest.fixture
+def dispatch_trace(request: pytest.FixtureRequest) -> DispatchTrace:
+    """The decisions of this test: ``decisions``, ``assert_reached``, ``assert_kernel``, ``assert_fallback``, ``assert_not_reached``."""
+    from dispatchcov import session as work
+
+    return work.trace_for(request.node)

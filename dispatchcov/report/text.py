@@ -1,0 +1,143 @@
+"""The report for a terminal: partitions with their states, what is uncovered with an input that reaches it, totals, the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dispatchcov.decide import show
+from dispatchcov.gate import Verdict
+from dispatchcov.results import Item, Results, TableResults, Totals
+
+SHOWN = 12
+
+
+def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
+    """The whole report; ``missing`` adds, under each item that is not covered, a witness and the decision it would take."""
+    lines: list[str] = []
+    for table in results.tables:
+        lines += _table(table, missing)
+        lines.append("")
+    lines += totals_lines(results)
+    lines += verdict_lines(verdict)
+    return "\n".join(lines)
+
+
+def _table(results: TableResults, missing: bool) -> Iterator[str]:
+    table = results.table
+    machines = "; ".join(results.machines) or "none"
+    yield f"{table.op}  {results.decisions} decisions  machine: {machines}"
+    yield f"table {table.source}  digest {table.digest[:12]}"
+    yield ""
+    rows = [(item.name, item.detail, _state(item), str(item.reach.hits), _tests(item), _evidence(item)) for item in results.partitions]
+    yield from _columns(("partition", "bin", "state", "hits", "tests", "evidence"), rows, results.partitions, missing, results)
+    yield ""
+    reached = [item.name for item in results.rules if item.state == "hit"]
+    yield f"rules reached: {', '.join(reached) or 'none'}"
+    if missing:
+        yield from _uncovered("rules never selected", results.rules, results)
+        yield from _uncovered("sides of splits never taken", results.splits, results)
+        yield from _uncovered("predicates never the sole reason of a fallback", results.fallbacks, results)
+        yield from _uncovered("regions never entered", results.regions, results)
+    for mismatch in results.mismatches:
+        yield f"MISMATCH ({mismatch.kind}) {mismatch.rule}: expected {mismatch.expected}, got {mismatch.got}: {show(mismatch.facts)}"
+
+
+def _state(item: Item) -> str:
+    if item.illegal:
+        return "ILLEGAL" if item.reach.hits else "illegal, not hit"
+    if item.state == "missed" and item.reachable == "unknown":
+        return "MISSED?"
+    text = "MISSED" if item.state == "missed" and item.required else item.state
+    return text if item.required else f"{text} (optional)"
+
+
+def _tests(item: Item) -> str:
+    return str(len(item.reach.tests))
+
+
+def _evidence(item: Item) -> str:
+    parts = [", ".join(item.reach.evidence)] if item.reach.evidence else []
+    if item.reach.apart:
+        parts.append("apart: " + ", ".join(f"{count} {reason}" for reason, count in item.reach.apart))
+    if item.state == "waived":
+        parts.append(f"waived: {item.waiver}")
+    return "; ".join(parts)
+
+
+def _columns(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    items: Sequence[Item],
+    missing: bool,
+    results: TableResults,
+) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [f"{cell:>{w}}" if name in ("hits", "tests") else f"{cell:<{w}}" for name, cell, w in zip(head, row, widths, strict=False)]
+        return "  ".join([*cells, row[-1]]).rstrip()
+
+    yield line(head)
+    yield "  ".join("-" * width for width in [*widths, len(head[-1])])
+    for row, item in zip(rows, items, strict=True):
+        yield line(row)
+        if missing and item.state in ("missed", "not-run", "elsewhere") and not item.illegal:
+            yield from _witness(item, results, "    ")
+
+
+def _witness(item: Item, results: TableResults, indent: str) -> Iterator[str]:
+    """An input that reaches ``item`` and the decision it would take."""
+    if item.witness is None:
+        yield f"{indent}no input known: whether one exists was not analysed"
+        return
+    yield f"{indent}reached by  {show(item.witness)}"
+    yield f"{indent}would take  {would_take(results, item)}"
+
+
+def would_take(results: TableResults, item: Item) -> str:
+    """The decision for the witness of ``item`` on one line."""
+    from dispatchcov.decide import DEFAULT_MACHINE, View, fallbacks, select
+
+    assert item.witness is not None
+    table = results.table
+    vector = View.of(table, DEFAULT_MACHINE).vector(tuple(item.witness[name] for name in table.names))
+    index = select(table, vector)
+    reasons = fallbacks(table, item.witness, vector)
+    chosen = f"{table.rules[index].name} -> {table.rules[index].kernel.name}" if index is not None else "no rule"
+    nearest = f", as {reasons[-1]}" if reasons else ""
+    return chosen + nearest
+
+
+def _uncovered(title: str, items: Sequence[Item], results: TableResults) -> Iterator[str]:
+    missed = [item for item in items if item.state in ("missed", "not-run")]
+    elsewhere = [item for item in items if item.state == "elsewhere"]
+    if elsewhere:
+        yield f"{title}, need other hardware: {len(elsewhere)}"
+    if not missed:
+        return
+    yield f"{title}: {len(missed)} of {sum(item.counts for item in items)}"
+    for item in missed[:SHOWN]:
+        witness = show(item.witness) if item.witness is not None else "no input known"
+        yield f"    {item.label}:  {witness}"
+    if len(missed) > SHOWN:
+        yield f"    ... and {len(missed) - SHOWN} more (the JSON report has all)"
+
+
+def totals_lines(results: Results) -> Iterator[str]:
+    yield "covered: " + ", ".join(f"{name} {totals_text(totals)}" for name, totals in results.totals.items())
+
+
+def totals_text(totals: Totals) -> str:
+    """``9/15 (60 %)``; of nothing, ``none to cover``."""
+    return f"{totals.covered}/{totals.total} ({totals.percent:g} %)" if totals.total else "none to cover"
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    for note in verdict.notes:
+        yield f"note: {note}"
+    if verdict.ok:
+        yield "dispatch gate: passed"
+        return
+    yield f"dispatch gate: FAILED, {len(verdict.failures)} reason{'s' if len(verdict.failures) > 1 else ''}"
+    for failure in verdict.failures:
+        yield f"  - {failure}"

@@ -1,0 +1,229 @@
+"""What a run covered: frozen, addable, and derived from nothing but records and tables.
+
+``Results.of(data)`` measures; ``a + b`` merges the records of both and measures again. Judging is the gate's work.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dispatchcov.errors import DataError, DigestError
+from dispatchcov.expr import Value
+from dispatchcov.records import Data
+from dispatchcov.table import Table
+
+STATES = ("hit", "missed", "elsewhere", "unreachable", "waived", "not-run")
+MEASURES = ("partitions", "rules", "fallbacks", "splits", "regions")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What attests an item. ``hits`` are decisions of passing tests with the evidence needed; ``apart`` counts the others.
+
+    ``evidence`` holds what any of the hits has; ``apart`` maps a phase or an outcome (``setup``, ``failed``, ``in progress``...)
+    to its decisions.
+    """
+
+    hits: int = 0
+    tests: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    apart: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that can be covered: a partition's bin, a rule, a predicate as sole reason, a side of a split, a region.
+
+    ``detail`` tells it from others of the same ``name``: the bin, the predicate, the region. ``reachable`` is ``feasible``,
+    ``unreachable`` (proved) or ``unknown``; ``witness`` is the smallest input known to reach it.
+    """
+
+    name: str
+    detail: str
+    rules: tuple[str, ...]
+    state: str
+    reach: Reach
+    reachable: str
+    witness: dict[str, Value] | None = None
+    line: int = 0
+    required: bool = True
+    illegal: bool = False
+    at_least: int = 1
+    needs: tuple[str, ...] = ()
+    waiver: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name and detail, as a person names it."""
+        return f"{self.name} [{self.detail}]" if self.detail else self.name
+
+    @property
+    def counts(self) -> bool:
+        """Does it count in totals? What is unreachable, elsewhere or waived does not."""
+        return not self.illegal and self.state in ("hit", "missed", "not-run")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How often a predicate was read, by short-circuit evaluation, and had each outcome."""
+
+    text: str
+    line: int
+    true: int
+    false: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """What must not happen, seen in the records.
+
+    ``kind``: ``kernel`` (another kernel than the table's ran), ``contract`` (the input violates the ``requires`` of the
+    selected kernel), ``domain`` (facts outside the declared domains), ``untotal`` (no rule takes the input).
+    """
+
+    kind: str
+    rule: str
+    expected: str
+    got: str
+    facts: dict[str, Value]
+    decisions: int
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """``covered`` of ``total`` items that count."""
+
+    covered: int = 0
+    total: int = 0
+
+    @property
+    def percent(self) -> float:
+        """Covered in percent, to two digits, and 0 or 100 only if it is exactly that; 100 of nothing."""
+        if self.covered == self.total:
+            return 100.0
+        if self.covered == 0:
+            return 0.0
+        return min(max(round(100 * self.covered / self.total, 2), 0.01), 99.99)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.covered + other.covered, self.total + other.total)
+
+
+def count(items: Iterable[Item]) -> Totals:
+    """The totals over ``items`` that count."""
+    counted = [item for item in items if item.counts]
+    return Totals(sum(item.state == "hit" for item in counted), len(counted))
+
+
+@dataclass(frozen=True, slots=True)
+class TableResults:
+    """All that was measured for one table."""
+
+    table: Table
+    decisions: int
+    machines: tuple[str, ...]
+    partitions: tuple[Item, ...]
+    rules: tuple[Item, ...]
+    kernels: tuple[Item, ...]
+    fallbacks: tuple[Item, ...]
+    splits: tuple[Item, ...]
+    regions: tuple[Item, ...]
+    predicates: tuple[Side, ...]
+    mismatches: tuple[Mismatch, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def totals(self) -> dict[str, Totals]:
+        """Totals by measure; of the partitions, the required ones."""
+        required = [item for item in self.partitions if item.required]
+        measured = (required, self.rules, self.fallbacks, self.splits, self.regions)
+        return {name: count(items) for name, items in zip(MEASURES, measured, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The measures of one run or of several; ``data`` and ``judged`` are what they follow from."""
+
+    tables: tuple[TableResults, ...]
+    data: Data = field(repr=False)
+    judged: tuple[Table, ...] = field(repr=False)
+    evidence: frozenset[str]
+    today: datetime.date
+    partial: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @staticmethod
+    def of(
+        data: Data,
+        tables: Sequence[Table] = (),
+        *,
+        evidence: Iterable[str] = (),
+        today: datetime.date | None = None,
+    ) -> Results:
+        """Measure ``data`` against ``tables`` and the tables it was recorded with; ``evidence`` is what every hit needs.
+
+        Raises :class:`DigestError` if a table of ``tables`` is another version of one in ``data``.
+        """
+        from dispatchcov.measure import measure
+
+        judged = _same_versions(data, tables)
+        day = today or datetime.date.today()
+        needed = frozenset(evidence)
+        partial = tuple(sorted({reason for shard in data.shards for reason in shard.partial}))
+        problems = tuple(f"{shard.name}: {problem}" for shard in data.shards for problem in shard.problems)
+        measured = tuple(measure(table, data, needed, day, bool(partial)) for table in judged)
+        return Results(measured, data, judged, needed, day, partial, problems)
+
+    def __add__(self, other: Results) -> Results:
+        from dispatchcov.store import merge
+
+        tables = {table.digest: table for table in (*self.judged, *other.judged)}
+        evidence = self.evidence | other.evidence
+        return Results.of(merge(self.data, other.data), tuple(tables.values()), evidence=evidence, today=self.today)
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were recorded, of passing tests or not."""
+        return sum(table.decisions for table in self.tables)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines that decided, emulated ones named as such."""
+        return tuple(sorted({machine for table in self.tables for machine in table.machines}))
+
+    @property
+    def totals(self) -> dict[str, Totals]:
+        """Totals by measure, over all tables."""
+        found = {name: Totals() for name in MEASURES}
+        for table in self.tables:
+            for name, totals in table.totals.items():
+                found[name] += totals
+        return found
+
+
+def _same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
+    from dispatchcov.load import parse_table
+
+    judged = {table.op: table for table in tables}
+    if len(judged) < len({table.digest for table in tables}):
+        ops = sorted(table.op for table in tables)
+        raise DataError(f"expected one version of each table, got several for one operator: {', '.join(ops)}")
+    for recorded in data.tables:
+        known = judged.get(recorded.op)
+        if known is None:
+            judged[recorded.op] = parse_table(recorded.text, source=recorded.source)
+            if judged[recorded.op].digest != recorded.digest:
+                raise DigestError(
+                    f"{recorded.op}: the recorded text of {recorded.source} has digest {judged[recorded.op].digest[:12]}, "
+                    f"expected {recorded.digest[:12]}; the data file was changed or made by another version of dispatchcov"
+                )
+        elif known.digest != recorded.digest:
+            raise DigestError(
+                f"{recorded.op}: {known.source} has digest {known.digest[:12]}, the records were made with "
+                f"{recorded.digest[:12]} of {recorded.source}; run again, or erase the old records"
+            )
+    return tuple(judged[op] for op in sorted(judged))

@@ -1,0 +1,242 @@
+"""What the pytest plugin does, without pytest's hooks: one run recorded, merged, measured, judged and reported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dispatchcov import config, store
+from dispatchcov.assertions import DispatchTrace
+from dispatchcov.config import Settings
+from dispatchcov.decide import Decision
+from dispatchcov.errors import DispatchcovError, UsageError, known
+from dispatchcov.gate import Limits, Verdict, judge
+from dispatchcov.record import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
+from dispatchcov.report import json as json_report
+from dispatchcov.report import text as text_report
+from dispatchcov.results import Results
+from dispatchcov.table import known_tables
+from dispatchcov.trace import TraceWriter
+
+TYPES = ("term", "term-missing", "json")
+DEFAULT_DESTINATION = {"json": "dispatchcov.json"}
+RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
+DECISIONS: pytest.StashKey[list[Decision]] = pytest.StashKey()
+BEFORE_CALL: pytest.StashKey[int] = pytest.StashKey()
+
+
+def report_type(value: str) -> tuple[str, str]:
+    """``TYPE[:DEST]`` of ``--dispatch-report``; raises :class:`UsageError`, also for a test path taken for a type."""
+    kind, _, destination = value.partition(":")
+    if kind in TYPES:
+        if destination and kind not in DEFAULT_DESTINATION:
+            raise UsageError(f"--dispatch-report={value}: {kind} is printed and takes no destination")
+        return kind, destination or DEFAULT_DESTINATION.get(kind, "")
+    if os.path.exists(value.split("::")[0]):
+        raise UsageError(
+            f"--dispatch-report took the test path {value!r} for a report type; write the path before the option, "
+            f"or --dispatch-report=term-missing {value}"
+        )
+    raise UsageError(f"--dispatch-report: unknown type {kind!r}; {known(kind, TYPES)}")
+
+
+@dataclass
+class Session:
+    """One pytest process. A worker only records; the controller also merges, measures, judges and reports."""
+
+    settings: Settings
+    worker: bool = False
+    recorder: Recorder = field(init=False)
+    verdict: Verdict | None = None
+    report: str = ""
+    written: list[str] = field(default_factory=list)
+    _outcomes: dict[str, str] = field(default_factory=dict)
+    _environment: dict[str, str | None] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Check the settings, clear the records of earlier runs, and record from now on."""
+        self.reports = [report_type(value) for value in self.settings.report]
+        self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
+        data = os.path.abspath(self.settings.data)
+        if self.worker:
+            run = os.environ.get(config.RUN, "")
+        else:
+            run = uuid.uuid4().hex
+            self.tables = config.tables(self.settings.table)
+            if not self.settings.append:
+                store.erase(data)
+                if self.settings.trace:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(self.settings.trace)
+            self._set(config.RUN, run)
+            self._set(config.DATA, data)
+        tracer = TraceWriter(os.path.abspath(self.settings.trace)) if self.settings.trace else None
+        self.data = data
+        self.recorder = Recorder(data, run=run, tracer=tracer).start()
+        self.recorder.enter("", "collect")
+
+    def _set(self, name: str, value: str) -> None:
+        self._environment[name] = os.environ.get(name)
+        os.environ[name] = value
+
+    def outcome(self, test: str, phase: str, outcome: str) -> None:
+        """Keep how a phase of ``test`` ended; after the last phase the outcome of the test is written."""
+        worst = self._outcomes.get(test, "passed")
+        self._outcomes[test] = outcome if worst == "passed" or phase == "setup" else worst
+        if phase == "teardown":
+            self.recorder.outcome(test, self._outcomes.pop(test))
+
+    def finish(self) -> None:
+        """Stop recording; in the controller merge, measure, judge and write the reports."""
+        self.recorder.stop()
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if self.worker:
+            return
+        try:
+            self._judge()
+        except DispatchcovError as error:
+            self.verdict = Verdict((str(error),), no_data=True)
+            self.report = "\n".join(text_report.verdict_lines(self.verdict))
+
+    def _judge(self) -> None:
+        lost = [error for error in (self.recorder.lost, self.recorder.trace_lost) if error]
+        data = store.combine(self.data, remove=True)
+        results = Results.of(data, self.tables, evidence=self.evidence)
+        limits = Limits(self.settings.fail_under, self.settings.require)
+        verdict = judge(results, limits)
+        verdict = Verdict((*lost, *verdict.failures), verdict.notes, verdict.no_data)
+        self.verdict = verdict
+        for kind, destination in self.reports:
+            if kind in ("term", "term-missing"):
+                self.report = text_report.render(results, verdict, missing=kind == "term-missing")
+            else:
+                self._write(destination, json_report.render(results, verdict))
+        if not self.report:
+            self.report = "\n".join([*text_report.totals_lines(results), *text_report.verdict_lines(verdict)])
+
+    def _write(self, destination: str, text: str) -> None:
+        try:
+            with open(destination, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise UsageError(f"--dispatch-report: cannot write {destination}: {error.strerror or error}") from None
+        self.written.append(destination)
+
+    def lines(self) -> list[str]:
+        """What the terminal's summary shows."""
+        return [*self.report.splitlines(), *(f"written: {path}" for path in self.written)]
+
+    @property
+    def failed(self) -> bool:
+        """Did the gate fail?"""
+        return self.verdict is not None and not self.verdict.ok
+
+
+@contextlib.contextmanager
+def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[None]:
+    """Count under ``item`` and phase ``name``; without a session a recorder in memory lives as long as the test."""
+    if session is not None:
+        recorder = session.recorder
+    else:
+        if RECORDER not in item.stash:
+            item.stash[RECORDER] = Recorder(None).start()
+        recorder = item.stash[RECORDER]
+    if name == "setup" and wants_decisions(item):
+        item.stash[DECISIONS] = []
+    context = recorder.enter(item.nodeid, name)
+    context.raw = item.stash.get(DECISIONS, None)
+    if name == "call":
+        item.stash[BEFORE_CALL] = len(context.raw or ())
+    try:
+        yield
+    finally:
+        recorder.enter("", "session")
+        if session is None and name == "teardown":
+            item.stash[RECORDER].stop()
+            del item.stash[RECORDER]
+
+
+def wants_decisions(item: pytest.Item) -> bool:
+    """Does a marker or the fixture ask for the decisions of ``item``?"""
+    fixtures = getattr(item, "fixturenames", ())
+    return item.get_closest_marker("dispatch") is not None or "dispatch_trace" in fixtures
+
+
+def trace_for(item: pytest.Item) -> DispatchTrace:
+    """The decisions of ``item`` from its setup on, as they come."""
+    if DECISIONS not in item.stash:
+        item.stash[DECISIONS] = []
+        recorder = active()
+        if recorder is None:
+            recorder = Recorder(None).start()
+            recorder.enter(item.nodeid, "call")
+            item.addfinalizer(recorder.stop)
+        recorder.context.raw = item.stash[DECISIONS]
+    return DispatchTrace(item.stash[DECISIONS], evidence_of, known_tables)
+
+
+def check_markers(item: pytest.Item) -> None:
+    """Fail ``item`` unless its decisions do what each ``dispatch`` marker asks."""
+    __tracebackhide__ = True
+    for marker in item.iter_markers("dispatch"):
+        decisions = item.stash[DECISIONS][item.stash[BEFORE_CALL] :]
+        try:
+            check_marker(DispatchTrace(decisions, evidence_of, known_tables), marker.args, marker.kwargs)
+        except (AssertionError, UsageError) as error:
+            pytest.fail(str(error), pytrace=False)
+
+
+def partial_reasons(session: Session, run: pytest.Session) -> None:
+    """Tell the recorder why absence proves nothing in this run, where it does not."""
+    option = run.config.option
+    last_failed = run.config.pluginmanager.get_plugin("lfplugin")
+    reasons = {
+        "only tests were collected": option.collectonly,
+        "single tests were named": any("::" in argument for argument in run.config.args),
+        "only tests that failed last time": last_failed is not None and last_failed.active and last_failed.lastfailed,
+        "stopped before the end": run.shouldstop or run.shouldfail,
+        "interrupted": run.exitstatus == pytest.ExitCode.INTERRUPTED,
+        "internal error": run.exitstatus == pytest.ExitCode.INTERNAL_ERROR,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            session.recorder.partial(reason)
+
+
+def evidence_of(decision: Decision) -> set[str]:
+    """The evidence that a recorded decision has so far."""
+    if not isinstance(decision, RecordedDecision):
+        return set()
+    counts = decision.counts
+    named = ((LAUNCHED, "launched"), (OBSERVED, "observed"), (CHECKED, "checked"))
+    return {"selected"} | {name for index, name in named if counts[index]}
+
+
+def check_marker(trace: DispatchTrace, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """What ``@pytest.mark.dispatch`` asks of the decisions of a test; raises ``AssertionError`` or :class:`UsageError`."""
+    allowed = ("kernel", "fallback", "evidence")
+    for name in kwargs:
+        if name not in allowed:
+            raise UsageError(f"mark.dispatch: unknown argument {name!r}; {known(name, allowed)}")
+    if not args and not kwargs:
+        raise UsageError("mark.dispatch: expected a partition name, kernel=... or fallback={...}")
+    fallback = kwargs.get("fallback", {})
+    if isinstance(fallback, str):
+        fallback = {fallback: None}
+    for partition in args:
+        trace.assert_reached(partition, evidence=kwargs.get("evidence", ()), kernel=kwargs.get("kernel"))
+    if not args and "kernel" in kwargs:
+        trace.assert_kernel(kwargs["kernel"])
+    for rule, because in fallback.items():
+        trace.assert_fallback(rule, because=because)
+

@@ -1,0 +1,178 @@
+"""The file that one process appends to: JSON lines for what is settled, a mapped array for counts in progress.
+
+Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``, its kind:
+
+===========  ====================================================================================================
+``shard``    first line: ``format`` (1), ``name`` (this file's, kept by copies), ``run``, ``host``, ``pid``,
+             ``started`` (ISO 8601, UTC), ``counts`` (name of the array's file, "" if there is none)
+``table``    ``digest``, ``op``, ``source``, ``text``: before the first row of that table
+``context``  ``id``, ``test`` (node id, "" outside tests), ``phase``: collect, setup, call, teardown, session,
+             warm-up or run
+``row``      ``id``, ``context``, ``digest``, ``machine``, ``vector`` (hex), ``hardware``, ``kernel``, ``inputs``, and
+             either ``slot`` (its counts are in the array) or ``counts`` [selected, launched, observed, checked]
+``close``    ``context``: its rows are final; ``counts``: for each row [id, selected, launched, observed, checked]; a
+             row that is not listed has the ``counts`` of its line, or none
+``outcome``  ``test``, ``outcome``
+``partial``  ``reason``: absence proves nothing in this run
+``end``      the process ended in order
+===========  ====================================================================================================
+
+Of two ``row`` or ``close`` lines about one row, and of two outcomes of one test, the later one holds. The array,
+``….counts``, is native 64-bit integers, four a slot. It lives in the page cache: SIGKILL, ``os._exit`` and a crash lose
+nothing. A slot is used again only after the ``close`` line that frees it was written, so the rows of a context without
+that line own their slots. The array is removed once the shard has ended in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import json
+import mmap
+import operator
+import os
+import secrets
+import socket
+from collections.abc import MutableSequence
+from typing import Any
+
+from dispatchcov.errors import DataError
+
+FORMAT = 1
+SLOTS = 4096
+WIDTH = 4
+SUFFIX = ".jsonl"
+COUNTS = ".counts"
+_NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def shard_name(data_file: str) -> str:
+    """A new shard's path beside ``data_file``: ``<data_file>.<host>.<pid>.<random>.jsonl``."""
+    host = "".join(char if char.isascii() and char.isalnum() else "-" for char in socket.gethostname())[:40] or "host"
+    return f"{data_file}.{host}.{os.getpid()}.{secrets.token_hex(6)}{SUFFIX}"
+
+
+class ShardWriter:
+    """Appends to one shard. A failed write keeps its lines and tries again with the next; :attr:`error` says why."""
+
+    def __init__(self, data_file: str, run: str) -> None:
+        self.path = shard_name(data_file)
+        self.error: OSError | None = None
+        self.pending = b""
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+            self._fd = os.open(self.path, flags, 0o644)
+        except OSError as error:
+            where = os.path.dirname(os.path.abspath(data_file))
+            raise DataError(f"expected to write records into {where}: {error.strerror or error}") from None
+        self._map: mmap.mmap | None = None
+        self._counts_fd = -1
+        self.counts: MutableSequence[int] = [0] * (SLOTS * WIDTH)
+        self._create_array()
+        head = {
+            "k": "shard",
+            "format": FORMAT,
+            "name": os.path.basename(self.path),
+            "run": run,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "counts": os.path.basename(self.path) + COUNTS if self.mapped else "",
+        }
+        self.write([head])
+
+    @property
+    def mapped(self) -> bool:
+        """Do counts survive the death of this process without being written?"""
+        return self._map is not None
+
+    def _create_array(self) -> None:
+        """Map the array; where the file system cannot reserve it, counts in progress are at-least counts in a list."""
+        path = self.path + COUNTS
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+            self._counts_fd = os.open(path, flags, 0o644)
+            self._remap(SLOTS * WIDTH * 8)
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _remap(self, size: int) -> None:
+        """Map ``size`` bytes of the array's file, which may have grown; slots keep their places and counts."""
+        old = os.fstat(self._counts_fd).st_size
+        _reserve(self._counts_fd, old, size - old)
+        grown = mmap.mmap(self._counts_fd, size)
+        self._unmap()
+        self._map = grown
+        self.counts = memoryview(grown).cast("q")  # type: ignore[assignment]  # a memoryview of "q" is a sequence of int
+
+    def grow(self) -> None:
+        """Twice as many slots; where they cannot be reserved, :attr:`counts` is a list from now on, no longer mapped."""
+        if self._map is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._remap(len(self._map) * 2)
+                return
+        counts = list(self.counts)
+        self._unmap()
+        self.counts = [*counts, *[0] * len(counts)]
+
+    def _unmap(self) -> None:
+        if isinstance(self.counts, memoryview):
+            self.counts.release()
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def write(self, lines: list[dict[str, Any]]) -> None:
+        """Append ``lines`` in one write; never raises for a full or failing disk."""
+        self.pending += b"".join(
+            json.dumps(line, separators=(",", ":"), default=plain).encode() + b"\n" for line in lines
+        )
+        try:
+            while self.pending:
+                written = os.write(self._fd, self.pending)
+                self.pending = self.pending[written:]
+            self.error = None
+        except OSError as error:
+            self.error = error
+
+    def close(self) -> None:
+        """End in order: the last line is written and the array, no longer needed, is removed."""
+        self.write([{"k": "end"}])
+        self.release()
+        if not self.pending:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path + COUNTS)
+
+    def release(self) -> None:
+        """Let go of the files without saying that the process ended."""
+        self._unmap()
+        self.counts = [0] * (SLOTS * WIDTH)
+        for fd in (self._fd, self._counts_fd):
+            if fd >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+        self._fd = self._counts_fd = -1
+
+
+def _reserve(fd: int, start: int, size: int) -> None:
+    """Set ``size`` bytes aside on the disk: without, a full one would be SIGBUS at the first store, not an error here."""
+    try:
+        os.posix_fallocate(fd, start, size)
+    except (OSError, AttributeError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_FALLOCATE:
+            raise
+        while size:
+            written = os.pwrite(fd, bytes(min(size, 1 << 16)), start)
+            start, size = start + written, size - written
+
+
+def plain(value: Any) -> Any:
+    """NumPy scalars and the like, as the integers or booleans that they stand for (for ``json.dumps``)."""
+    if type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    return operator.index(value)
+
+
+_plain = plain  # until trace.py uses the public name
