@@ -16,7 +16,11 @@ Each message says what was expected, what was got and, where names are chosen fr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Callable, Iterable
+
+MAX_LISTED = 50
+MAX_COMPARED = 100
 
 
 class DispatchcovError(Exception):
@@ -31,10 +35,18 @@ class TableError(DispatchcovError):
     """A table is unreadable or inconsistent; ``file`` and ``line`` say where (line 0: the whole file)."""
 
     def __init__(self, message: str, *, file: str = "<table>", line: int = 0) -> None:
+        self.message = message
         self.file = file
         self.line = line
         where = f"{file}:{line}" if line else file
         super().__init__(f"{where}: {message}")
+
+    def __reduce__(self) -> tuple[Callable[..., TableError], tuple[str, str, int]]:
+        return _table_error, (self.message, self.file, self.line)
+
+
+def _table_error(message: str, file: str, line: int) -> TableError:
+    return TableError(message, file=file, line=line)
 
 
 class FactsError(DispatchcovError):
@@ -56,7 +68,27 @@ class UsageError(DispatchcovError):
 def known(name: str, names: Iterable[str]) -> str:
     """The tail of a message about an unknown ``name``: a suggestion if one is close, and all known names."""
     choices = list(names)
-    close = difflib.get_close_matches(name, choices, n=1)
+    close = difflib.get_close_matches(name, choices[:1000], n=1) if len(name) <= MAX_COMPARED else []
     hint = f"did you mean {close[0]!r}? " if close else ""
-    listed = ", ".join(choices) if choices else "none"
-    return f"{hint}known: {listed}"
+    listed = ", ".join(choices[:MAX_LISTED]) if choices else "none"
+    more = f" and {len(choices) - MAX_LISTED} more" if len(choices) > MAX_LISTED else ""
+    return f"{hint}known: {listed}{more}"
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 100
+        self.maxlevel = 3
+
+    def repr_int(self, x: int, level: int) -> str:
+        # Python refuses to write an integer of more than 4300 digits in decimal.
+        return repr(x) if abs(x) < 1 << 128 else f"<{x.bit_length()} bits>"
+
+
+_BRIEF = _Brief()
+
+
+def brief(value: object) -> str:
+    """``value``, perhaps a stranger's, for a message: its source text on one line, cut where it is long."""
+    return _BRIEF.repr(value)

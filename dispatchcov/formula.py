@@ -1,7 +1,7 @@
 """Guards as boolean formulas over numbered predicates.
 
-A decision is summarised by one integer, its *vector*: bit ``i`` is the outcome of predicate ``i``. Whether a guard held,
-which predicate settled it and which predicate was the sole reason all follow from the vector.
+A decision is summarised by one integer, its *vector*: bit ``i`` is the outcome of predicate ``i``. Whether a guard
+held, which predicate settled it and which predicate was the sole reason all follow from the vector.
 """
 
 from __future__ import annotations

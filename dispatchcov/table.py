@@ -7,15 +7,18 @@ first-match function.
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
+import operator
+import os
+import re
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING
 
-from dispatchcov.errors import FactsError, known
-from dispatchcov.expr import Expr, Value, to_text
-from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite
+from dispatchcov.errors import FactsError, brief, known
+from dispatchcov.expr import Expr, Value
+from dispatchcov.formula import ALWAYS, Formula
 
 if TYPE_CHECKING:
     from dispatchcov.decide import Decision, View
@@ -23,9 +26,24 @@ if TYPE_CHECKING:
 EVIDENCE = ("selected", "launched", "observed", "checked")
 
 
+PLAIN = re.compile(r"[^\s\"'\\=,]+")
+
+
+def plain(value: Value) -> str:
+    """A fact as a person reads it: ``4``, ``true``, ``float16``; a string that would be misread, in quotes."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) and PLAIN.fullmatch(value) and value.isprintable() else brief(value)
+
+
+def show(facts: Mapping[str, Value]) -> str:
+    """``facts`` on one line: ``M=4 K=4080 dtype=bfloat16 bias=true``."""
+    return " ".join(f"{name}={plain(value)}" for name, value in facts.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A fact that dispatch may read. ``type`` is ``int``, ``enum`` or ``bool``; ``values`` is empty for an open range."""
+    """A fact that dispatch may read. ``type``: ``int``, ``enum`` or ``bool``; ``values`` is empty for a range."""
 
     name: str
     type: str
@@ -44,7 +62,7 @@ class Variable:
     def domain(self) -> str:
         """The values that the variable may have, as a person reads them."""
         if self.values:
-            return "one of " + ", ".join(map(_plain, self.values))
+            return "one of " + ", ".join(map(plain, self.values))
         low = "" if self.min is None else f" >= {self.min}"
         high = "" if self.max is None else f" <= {self.max}"
         step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
@@ -148,11 +166,22 @@ class Parts:
     text: str = field(default="", repr=False)
 
 
+# Not a WeakSet: its copy could be disturbed by a thread that makes a table.
+_tables: weakref.WeakValueDictionary[int, Table] = weakref.WeakValueDictionary()
+
+
+def known_tables() -> tuple[Table, ...]:
+    """The tables that are loaded in this process, by operator."""
+    tables = [table for ref in _tables.valuerefs() if (table := ref()) is not None]
+    return tuple(sorted(tables, key=lambda table: (table.op, table.digest)))
+
+
 class Table:
     """An operator's dispatch table; see :class:`Parts` for its fields, all of which are attributes here."""
 
     def __init__(self, parts: Parts) -> None:
         from dispatchcov.decide import DEFAULT_MACHINE, View
+        from dispatchcov.digest import digest
 
         self.parts = parts
         self.op = parts.op
@@ -167,27 +196,40 @@ class Table:
         self.names = tuple(variable.name for variable in parts.variables)
         self.hardware = tuple(variable.name for variable in parts.variables if variable.hardware)
         self.digest = digest(parts)
-        self._views: dict[str, View] = {}
+        self.views: dict[str, View] = {}
+        self.code: CodeType | None = None
+        _tables[id(self)] = self
         self.decide: Callable[..., Decision] = View.of(self, DEFAULT_MACHINE).decide
+        if "DISPATCHCOV_RUN" in os.environ:
+            from dispatchcov.record import autostart
+
+            autostart()
 
     def __repr__(self) -> str:
         return f"<Table {self.op} {self.digest[:12]} from {self.source}>"
 
     def on(self, machine: str, *, emulates: str | None = None) -> View:
         """The same table with a machine label, e.g. ``on("NVIDIA H200")`` or ``on("cpu", emulates="sm_90")``."""
-        from dispatchcov.decide import View
+        label = f"{machine}, emulates {emulates}" if emulates else machine
+        view = self.views.get(label)
+        if view is None:
+            from dispatchcov.decide import View
 
-        return View.of(self, f"{machine}, emulates {emulates}" if emulates else machine)
+            view = View.of(self, label)
+        return view
 
     def explain(self, **facts: Value) -> str:
         """The decision for ``facts`` as a person reads it; raises :class:`FactsError`."""
-        from dispatchcov.decide import explain
+        from dispatchcov.explain import explain
 
         return explain(self, facts)
 
     def variable(self, name: str) -> Variable:
-        """The variable called ``name``."""
-        return self.variables[self.names.index(name)]
+        """The variable called ``name``; ``KeyError`` with the known names otherwise."""
+        for variable in self.variables:
+            if variable.name == name:
+                return variable
+        raise KeyError(f"no variable {name!r} in {self.op}; {known(name, self.names)}")
 
     def rule(self, name: str) -> Rule:
         """The rule called ``name``; ``KeyError`` with the known names otherwise."""
@@ -197,7 +239,7 @@ class Table:
         raise KeyError(f"no rule {name!r} in {self.op}; {known(name, (rule.name for rule in self.rules))}")
 
     def partition(self, name: str) -> Partition | None:
-        """The partition called ``name``, or the one that stands for the rule of that name; ``None`` if neither exists."""
+        """The partition called ``name``, or the one that stands for the rule of that name; ``None`` without either."""
         for partition in self.partitions:
             if partition.name == name:
                 return partition
@@ -207,7 +249,7 @@ class Table:
         return None
 
     def facts(self, given: Mapping[str, object], *, domain: bool = True) -> dict[str, Value]:
-        """``given`` as facts, complete, typed and, with ``domain``, inside the declared domains; else :class:`FactsError`."""
+        """``given`` as facts: complete, typed and, with ``domain``, inside the domains; else :class:`FactsError`."""
         unknown = [name for name in given if name not in self.names]
         if unknown:
             raise FactsError(f"{self.op}: unknown variable {unknown[0]!r}; {known(unknown[0], self.names)}")
@@ -219,7 +261,7 @@ class Table:
         outside = self.outside(facts) if domain else ()
         if outside:
             variable = self.variable(outside[0])
-            got = _plain(facts[variable.name])
+            got = plain(facts[variable.name])
             raise FactsError(f"{self.op}: expected {variable.name} to be {variable.domain()}, got {got}")
         return facts
 
@@ -232,55 +274,11 @@ def _typed(op: str, variable: Variable, value: object) -> Value:
     if variable.type == "bool" and (isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")):
         return bool(value)
     if variable.type == "enum" and isinstance(value, str):
-        return str(value)
-    if variable.type == "int" and not isinstance(value, bool | float) and hasattr(value, "__index__"):
-        return value.__index__()  # type: ignore[no-any-return]
-    raise FactsError(f"{op}: expected {variable.name} to be {variable.domain()}, got {type(value).__name__} {value!r}")
-
-
-def _plain(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def formula_text(formula: Formula, predicates: tuple[Predicate, ...], level: int = 0) -> str:
-    """``formula`` with the texts of its predicates."""
-    match formula:
-        case Leaf():
-            return predicates[formula.index].text
-        case Opposite():
-            return f"not {formula_text(formula.operand, predicates, 2)}"
-    if not formula.operands:
-        return "true" if formula == ALWAYS else "false"
-    word, own = (" and ", 1) if type(formula) is type(ALWAYS) else (" or ", 0)
-    text = word.join(formula_text(part, predicates, own + 1) for part in formula.operands)
-    return f"({text})" if own < level else text
-
-
-def digest(parts: Parts) -> str:
-    """SHA-256 of all that decides, counts or judges; comments, layout, line numbers and waivers do not change it."""
-    texts = parts.predicates
-    content = {
-        "op": parts.op,
-        "variables": [
-            [v.name, v.type, v.min, v.max, v.multiple_of, list(v.values), v.hardware] for v in parts.variables
-        ],
-        "predicates": [to_text(predicate.expr) for predicate in texts],
-        "kernels": [[k.name, k.symbol, formula_text(k.requires, texts)] for k in parts.kernels],
-        "rules": [
-            [r.name, formula_text(r.guard, texts), r.kernel.name, [s.index for s in r.splits]] for r in parts.rules
-        ],
-        "partitions": [
-            [
-                p.name,
-                list(p.rules),
-                formula_text(p.condition, texts),
-                [b.label for b in p.bins],
-                p.required,
-                p.at_least,
-                p.illegal,
-                sorted(p.evidence),
-            ]
-            for p in parts.partitions
-        ],
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return str.__str__(value)  # str() of a member of an Enum of strings is not its value
+    if variable.type == "int" and not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]  # that it has no index is what is asked
+        except (TypeError, ValueError):
+            pass
+    got = f"{type(value).__name__} {brief(value)}"
+    raise FactsError(f"{op}: expected {variable.name} to be {variable.domain()}, got {got}")
