@@ -1,6 +1,7 @@
 """A suite as one finds them: many shapes, both dtypes, with and without bias, all green, and all of them decode shapes.
 
-M is at most 8, block_size 16, K a multiple of 32. Dispatch coverage says what is missing; ``test_four_more.py`` adds it.
+M is at most 8, block_size 16, K a multiple of 32. Dispatch coverage says what is missing; ``test_four_more.py`` adds
+it.
 """
 
 from __future__ import annotations
