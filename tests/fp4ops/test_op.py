@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import torch
 from torch import Tensor
 
-from fp4ops import TABLE, Fp4Linear, dequantize_nvfp4, matmul_nvfp4
+from dispatchcov.assertions import DispatchTrace
+from fp4ops import Fp4Linear, dequantize_nvfp4, matmul_nvfp4
 from fp4ops.testing import Call, random_call, random_weight, reference
 
 HALVES = [torch.float16, torch.bfloat16]
 OP = torch.ops.fp4ops.matmul_nvfp4.default
+Run: TypeAlias = Callable[..., str]
 
 
-def checked(call: Call, block_size: int = 16, sm: int = 90, native: bool = False) -> str:
-    """Run ``call`` and compare it with float64; the kernel that the table selects."""
-    result = matmul_nvfp4(*call, block_size=block_size)
-    dtype = str(call.a.dtype).removeprefix("torch.")
-    M, K, N = *call.a.shape, len(call.weight)
-    kernel = TABLE.decide(
-        M=M, N=N, K=K, block_size=block_size, dtype=dtype, bias=call.bias is not None, sm=sm, native=native
-    ).kernel
-    reference(call, kernel, block_size).check(result)
-    return kernel
+@pytest.fixture
+def run(dispatch_trace: DispatchTrace) -> Run:
+    """Run a call, compare it with float64, and return the kernel that was selected."""
+
+    def checked(call: Call, block_size: int = 16) -> str:
+        result = matmul_nvfp4(*call, block_size=block_size)
+        kernel = dispatch_trace.decisions[-1].kernel
+        reference(call, kernel, block_size).check(result)
+        return kernel
+
+    return checked
 
 
 # --- each rule, through the operator
@@ -33,76 +37,76 @@ def checked(call: Call, block_size: int = 16, sm: int = 90, native: bool = False
 
 @pytest.mark.dispatch("decode-mma", kernel="Fp4MmaGemvKernel")
 @pytest.mark.parametrize("dtype", HALVES)
-def test_decode_with_whole_windows_runs_the_tensor_core_kernel(dtype: torch.dtype) -> None:
+def test_decode_with_whole_windows_runs_the_tensor_core_kernel(run: Run, dtype: torch.dtype) -> None:
     for M, K in ((1, 128), (8, 384)):
-        assert checked(random_call(M, 5, K, dtype=dtype, bias=M == 8)) == "Fp4MmaGemvKernel"
+        assert run(random_call(M, 5, K, dtype=dtype, bias=M == 8)) == "Fp4MmaGemvKernel"
 
 
 @pytest.mark.dispatch("decode-gemv", kernel="Fp4GemvKernel", fallback={"decode-mma": "K % 128 == 0"})
 @pytest.mark.parametrize("dtype", HALVES)
-def test_decode_with_whole_slices_runs_the_scalar_kernel(dtype: torch.dtype) -> None:
+def test_decode_with_whole_slices_runs_the_scalar_kernel(run: Run, dtype: torch.dtype) -> None:
     for M, K in ((1, 32), (8, 1120)):
-        assert checked(random_call(M, 5, K, dtype=dtype, bias=M == 8)) == "Fp4GemvKernel"
+        assert run(random_call(M, 5, K, dtype=dtype, bias=M == 8)) == "Fp4GemvKernel"
 
 
 @pytest.mark.dispatch("decode-gemv", fallback={"decode-mma": "sm >= 80"})
-def test_decode_on_an_old_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decode_on_an_old_architecture(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FP4OPS_TARGET", "sm_75")
-    assert checked(random_call(4, 5, 128), sm=75) == "Fp4GemvKernel"
+    assert run(random_call(4, 5, 128)) == "Fp4GemvKernel"
 
 
 @pytest.mark.dispatch("native-sm120", kernel="NativeFp4Matmul")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("bias", [False, True])
-def test_native_matmul(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, bias: bool) -> None:
+def test_native_matmul(run: Run, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, bias: bool) -> None:
     monkeypatch.setenv("FP4OPS_TARGET", "sm_120")
     monkeypatch.setenv("FP4OPS_NATIVE", "1")
-    assert checked(random_call(9, 64, 96, dtype=dtype, bias=bias), sm=120, native=True) == "NativeFp4Matmul"
+    assert run(random_call(9, 64, 96, dtype=dtype, bias=bias)) == "NativeFp4Matmul"
 
 
 @pytest.mark.dispatch("prefill-vec8", fallback={"native-sm120": "native"})
-def test_native_is_off_unless_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_is_off_unless_switched_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FP4OPS_TARGET", "sm_120")
-    assert checked(random_call(9, 64, 96), sm=120) == "DequantizeNvFp4Vec8Kernel"
+    assert run(random_call(9, 64, 96)) == "DequantizeNvFp4Vec8Kernel"
 
 
 @pytest.mark.dispatch("prefill-vec8", kernel="DequantizeNvFp4Vec8Kernel")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("bias", [False, True])
-def test_prefill_with_an_even_block(dtype: torch.dtype, bias: bool) -> None:
-    assert checked(random_call(9, 5, 64, dtype=dtype, bias=bias)) == "DequantizeNvFp4Vec8Kernel"
+def test_prefill_with_an_even_block(run: Run, dtype: torch.dtype, bias: bool) -> None:
+    assert run(random_call(9, 5, 64, dtype=dtype, bias=bias)) == "DequantizeNvFp4Vec8Kernel"
 
 
 @pytest.mark.dispatch("vec8-scale-inside-chunk")
 @pytest.mark.parametrize("block_size", [2, 4, 6, 12, 20])
-def test_prefill_with_a_scale_boundary_inside_a_chunk(block_size: int) -> None:
-    assert checked(random_call(9, 5, 64, block_size), block_size) == "DequantizeNvFp4Vec8Kernel"
+def test_prefill_with_a_scale_boundary_inside_a_chunk(run: Run, block_size: int) -> None:
+    assert run(random_call(9, 5, 64, block_size), block_size) == "DequantizeNvFp4Vec8Kernel"
 
 
 @pytest.mark.dispatch("vec8-row-loop")
-def test_prefill_with_more_rows_than_a_grid_has() -> None:
-    assert checked(random_call(1, 2 * 65_535 + 2, 8, bias=True)) == "DequantizeNvFp4Vec8Kernel"
+def test_prefill_with_more_rows_than_a_grid_has(run: Run) -> None:
+    assert run(random_call(1, 2 * 65_535 + 2, 8, bias=True)) == "DequantizeNvFp4Vec8Kernel"
 
 
 @pytest.mark.dispatch("odd-block", kernel="DequantizeNvFp4Kernel", fallback={"prefill-vec8": "block_size % 2 == 0"})
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("block_size", [1, 5, 15, 99])
-def test_prefill_with_an_odd_block(block_size: int, dtype: torch.dtype) -> None:
+def test_prefill_with_an_odd_block(run: Run, block_size: int, dtype: torch.dtype) -> None:
     call = random_call(10, 5, 32, block_size, dtype, bias=block_size == 5)
-    assert checked(call, block_size) == "DequantizeNvFp4Kernel"
+    assert run(call, block_size) == "DequantizeNvFp4Kernel"
 
 
 @pytest.mark.dispatch("ragged-K", kernel="DequantizeNvFp4Kernel", fallback={"prefill-vec8": "K % 8 == 0"})
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("K", [2, 12, 62])
-def test_prefill_with_a_ragged_k(K: int, dtype: torch.dtype) -> None:
-    assert checked(random_call(12, 5, K, dtype=dtype, bias=K == 12)) == "DequantizeNvFp4Kernel"
+def test_prefill_with_a_ragged_k(run: Run, K: int, dtype: torch.dtype) -> None:
+    assert run(random_call(12, 5, K, dtype=dtype, bias=K == 12)) == "DequantizeNvFp4Kernel"
 
 
 @pytest.mark.dispatch("small-M-prefill")
 @pytest.mark.parametrize(("K", "block_size"), [(48, 16), (64, 8), (24, 5), (36, 16)])
-def test_few_rows_that_are_not_decode(K: int, block_size: int) -> None:
-    assert checked(random_call(4, 5, K, block_size), block_size).startswith("Dequantize")
+def test_few_rows_that_are_not_decode(run: Run, K: int, block_size: int) -> None:
+    assert run(random_call(4, 5, K, block_size), block_size).startswith("Dequantize")
 
 
 @pytest.mark.dispatch("zero-k", kernel="FillBias")
@@ -120,6 +124,16 @@ def test_no_columns_give_bias_or_zeros(dtype: torch.dtype) -> None:
 def test_no_rows_or_no_outputs_give_an_empty_result(M: int, N: int, K: int) -> None:
     result = matmul_nvfp4(*random_call(M, N, K, dtype=torch.bfloat16, bias=True))
     torch.testing.assert_close(result, torch.empty(M, N, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("sm", [75, 90, 120])
+@pytest.mark.parametrize("K", [128, 96, 72, 60])
+def test_every_way_past_the_decode_and_native_rules(run: Run, monkeypatch: pytest.MonkeyPatch, sm: int, K: int) -> None:
+    """M, N, K, block_size and the architecture each alone, and together, keep an input from the earlier rules."""
+    monkeypatch.setenv("FP4OPS_TARGET", f"sm_{sm}")
+    monkeypatch.setenv("FP4OPS_NATIVE", "on")
+    for M, N, block_size in itertools.product((1, 9), (5, 32), (16, 8, 5)):
+        run(random_call(M, N, K, block_size, torch.bfloat16), block_size)
 
 
 # --- shapes
@@ -188,7 +202,9 @@ def compiled() -> Iterator[Callable[..., Any]]:
     torch.compiler.reset()
 
 
-def test_a_compiled_call_decides_and_launches_at_each_run(compiled: Callable[..., Any], dispatch_trace: Any) -> None:
+def test_a_compiled_call_decides_and_launches_at_each_run(
+    compiled: Callable[..., Any], dispatch_trace: DispatchTrace
+) -> None:
     """Tracing decides nothing; each run of the compiled graph is one decision, with the shape of that run."""
     weight = random_weight(5, 128)
     function = compiled(lambda a: torch.relu(matmul_nvfp4(a, *weight)))
@@ -202,12 +218,14 @@ def test_a_compiled_call_decides_and_launches_at_each_run(compiled: Callable[...
         a = torch.randn(M, 128).half()
         result = function(a)
         assert [decision.kernel for decision in dispatch_trace.decisions[before:]] == [kernel]
-        assert dispatch_trace.decisions[-1].facts["M"] == M
+        facts = dispatch_trace.decisions[-1].facts
+        assert facts is not None
+        assert facts["M"] == M
         assert torch.equal(result, torch.relu(matmul_nvfp4(a, *weight)))
     dispatch_trace.assert_reached("prefill-vec8", evidence="launched")
 
 
-def test_a_compiled_layer_and_its_gradient(compiled: Callable[..., Any], dispatch_trace: Any) -> None:
+def test_a_compiled_layer_and_its_gradient(compiled: Callable[..., Any], dispatch_trace: DispatchTrace) -> None:
     layer = Fp4Linear.from_quantized(random_weight(5, 64), torch.zeros(5).bfloat16())
     x = torch.randn(3, 64).bfloat16()
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
@@ -219,7 +237,7 @@ def test_a_compiled_layer_and_its_gradient(compiled: Callable[..., Any], dispatc
     assert torch.equal(ours.grad, theirs.grad)
 
 
-def test_the_default_compiler_runs_it_too(dispatch_trace: Any) -> None:
+def test_the_default_compiler_runs_it_too(dispatch_trace: DispatchTrace) -> None:
     call = random_call(9, 5, 24, 6)
     function = torch.compile(lambda *tensors: matmul_nvfp4(*tensors, block_size=6), fullgraph=True)
     assert torch.equal(function(*call), matmul_nvfp4(*call, block_size=6))

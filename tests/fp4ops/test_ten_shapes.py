@@ -6,11 +6,10 @@ K = 16, 24 and 48 are no multiples of 32, so four of the six M <= 2 shapes are n
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
+from dispatchcov.assertions import DispatchTrace
 from fp4ops import matmul_nvfp4
 from fp4ops.testing import random_call, reference
 
@@ -33,7 +32,7 @@ SHAPES = [
 
 @pytest.mark.parametrize(("M", "N", "K", "block_size", "dtype", "bias", "kernel"), SHAPES)
 def test_shape(
-    dispatch_trace: Any, M: int, N: int, K: int, block_size: int, dtype: torch.dtype, bias: bool, kernel: str
+    dispatch_trace: DispatchTrace, M: int, N: int, K: int, block_size: int, dtype: torch.dtype, bias: bool, kernel: str
 ) -> None:
     call = random_call(M, N, K, block_size, dtype, bias)
     result = matmul_nvfp4(*call, block_size=block_size)
