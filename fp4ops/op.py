@@ -64,10 +64,18 @@ def _run(
     block_size: int = 16,
 ) -> Tensor:
     sm, decide = machine(a.device)
-    problem, operands = prepare(
-        a, weight, weight_scale, weight_scale_2, bias, block_size, sm=sm, native=native_allowed()
+    native = native_allowed()
+    problem, operands = prepare(a, weight, weight_scale, weight_scale_2, bias, block_size, sm=sm, native=native)
+    decision = decide(
+        M=problem.M,
+        N=problem.N,
+        K=problem.K,
+        block_size=block_size,
+        dtype=problem.dtype,
+        bias=problem.bias,
+        sm=sm,
+        native=native,
     )
-    decision = decide(**problem._asdict())
     with decision.launch():
         result = launchers(a.device.type)[decision.kernel](problem, operands)
     return result if a.dim() == 2 else result.view(*a.shape[:-1], problem.N)

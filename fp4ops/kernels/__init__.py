@@ -7,6 +7,7 @@ outside the kernel's ``requires`` a CPU launcher raises :class:`ContractError`; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
@@ -55,6 +56,7 @@ def require(kernel: str, clause: str, holds: bool, got: object) -> None:
         raise ContractError(f"{kernel}: outside its contract: expected {clause}, got {got}")
 
 
+@cache
 def _backend(device_type: str) -> object:
     if device_type not in BACKENDS:
         raise ValueError(f"device type: expected one of {', '.join(BACKENDS)}, got {device_type}")
