@@ -42,14 +42,11 @@ class Tracer(Protocol):
 
 
 class Cell:
-    """Counts of like decisions in one context.
-
-    ``slot`` is its place in the recorder's array, -1 once the counts are ``final``; ``told`` are the inputs last written.
-    """
+    """Counts of like decisions in one context; ``slot`` is their place in the array, -1 once they are ``final``."""
 
     __slots__ = (
         "bounds", "context", "due", "extremes", "final", "first", "hardware", "id", "kernel", "ran", "rule", "slot",
-        "told", "vector", "view",
+        "vector", "view",
     )  # fmt: skip
 
     def __init__(self, context: Context, view: View, vector: int, hardware: tuple[Value, ...], kernel: str) -> None:
@@ -69,12 +66,6 @@ class Cell:
         self.first: tuple[Value, ...] = ()
         self.bounds: list[Any] = []
         self.extremes: list[tuple[Value, ...]] = []
-        self.told: list[tuple[Value, ...]] = []
-
-    @property
-    def inputs(self) -> list[tuple[Value, ...]]:
-        """The facts seen first, then those with the least and greatest values."""
-        return list(dict.fromkeys([self.first, *self.extremes]))
 
 
 class Context:
@@ -127,8 +118,8 @@ class RecordedDecision(Decision):
 class Recorder:
     """Counts decisions while it is on.
 
-    ``data_file`` None keeps counts in memory only (for a test that asserts its own path). A recorder that is started while
-    another is on takes its place until it is stopped.
+    ``data_file`` None keeps counts in memory only (for a test that asserts its own path). A recorder that is started
+    while another is on takes its place until it is stopped.
     """
 
     def __init__(self, data_file: str | None, *, run: str = "", tracer: Tracer | None = None) -> None:
@@ -150,6 +141,7 @@ class Recorder:
         self._retired: list[int] = []
         self._unsent: list[dict[str, Any]] = []
         self._tables: set[str] = set()
+        self._views: dict[tuple[str, str], int] = {}
         self._contexts = 0
         self._rows = 0
         self.context = self._new_context(test, phase)
@@ -252,15 +244,7 @@ class Recorder:
 
     def _close_context(self, context: Context) -> None:
         cells = [cell for cell in context.cells if cell.slot >= 0]
-        lines: list[dict[str, Any]] = []
-        if self.data_file is not None:
-            for cell in cells:
-                if cell.told != cell.inputs:
-                    lines += self._lines(cell)
-            if context.written:
-                counts = [[cell.id, *self.counts[cell.slot : cell.slot + WIDTH]] for cell in cells]
-                lines.append({"k": "close", "context": context.id, "counts": counts})
-        if lines:
+        if lines := self._close_lines(context, cells):
             self._append(lines)
         context.closed = True
         for cell in cells:
@@ -299,9 +283,9 @@ class Recorder:
         except DataError as error:
             self._lost = f"records could not be written: {error}"
             return
-        unsent, self._unsent = self._unsent, []
+        shard.write(self._unsent)
+        self._unsent = []
         self._lost = ""
-        shard.write(unsent)
 
     # --- decisions --------------------------------------------------------------------------------------------------
 
@@ -407,7 +391,7 @@ class Recorder:
                 assert decision.values is not None
                 cell = decision.cell = self._first(cell.view, decision.values, cell.kernel).cell
             self.counts[cell.slot + evidence] += 1
-            if cell.id < 0:
+            if cell.due and cell.id < 0:
                 self._write_in_progress(cell)
 
     def checked(self) -> None:
@@ -446,35 +430,44 @@ class Recorder:
         return self.shard is not None and self.shard.mapped
 
     def _lines(self, cell: Cell) -> list[dict[str, Any]]:
-        """The row of ``cell``, after the table and the context that it belongs to if they are new."""
-        context, table = cell.context, cell.view.table
+        """The row of ``cell``, after what it refers to, if that is new."""
+        context = cell.context
         lines: list[dict[str, Any]] = []
+        if not context.written:
+            context.written = True
+            lines.append({"k": "context", "id": context.id, "test": context.test, "phase": context.phase})
+        names = ("id", "view", "vector", "hardware", "kernel", "inputs")
+        row = dict(zip(names, self._about(cell, lines), strict=True))
+        counts = list(self.counts[cell.slot : cell.slot + WIDTH])
+        state = {"slot": cell.slot // WIDTH} if self._mapped else {"counts": counts}
+        lines.append({"k": "row", "context": context.id, **row, **state})
+        return lines
+
+    def _close_lines(self, context: Context, cells: list[Cell]) -> list[dict[str, Any]]:
+        """All that was counted in ``context``, after what it refers to, if that is new."""
+        if self.data_file is None or not cells:
+            return []
+        lines: list[dict[str, Any]] = []
+        rows = [[*self._about(cell, lines), *self.counts[cell.slot : cell.slot + WIDTH]] for cell in cells]
+        close = {"k": "close", "context": context.id, "test": context.test, "phase": context.phase, "rows": rows}
+        return [*lines, close]
+
+    def _about(self, cell: Cell, lines: list[dict[str, Any]]) -> list[Any]:
+        """What ``cell`` counts; a table and a view not written before are appended to ``lines``."""
+        table, machine = cell.view.table, cell.view.machine
         if table.digest not in self._tables:
             self._tables.add(table.digest)
             about = {"digest": table.digest, "op": table.op, "source": table.source, "text": table.text}
             lines.append({"k": "table", **about})
-        if not context.written:
-            context.written = True
-            lines.append({"k": "context", "id": context.id, "test": context.test, "phase": context.phase})
+        view = self._views.get((table.digest, machine))
+        if view is None:
+            view = self._views[table.digest, machine] = len(self._views) + 1
+            lines.append({"k": "view", "id": view, "digest": table.digest, "machine": machine})
         if cell.id < 0:
             self._rows += 1
             cell.id = self._rows
-        cell.told = cell.inputs
-        row = {
-            "k": "row",
-            "id": cell.id,
-            "context": context.id,
-            "digest": table.digest,
-            "machine": cell.view.machine,
-            "vector": f"{cell.vector:x}",
-            "hardware": cell.hardware,
-            "kernel": cell.kernel,
-            "inputs": cell.told,
-        }
-        slot = cell.slot // WIDTH
-        counts = list(self.counts[cell.slot : cell.slot + WIDTH])
-        lines.append({**row, "slot": slot} if self._mapped else {**row, "counts": counts})
-        return lines
+        inputs = list(dict.fromkeys([cell.first, *cell.extremes]))
+        return [cell.id, view, f"{cell.vector:x}", list(cell.hardware), cell.kernel, inputs]
 
 
 def _checked_facts(view: View, facts: tuple[Value, ...]) -> dict[str, Value]:

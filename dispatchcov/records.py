@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dispatchcov.expr import Value
 
@@ -23,14 +23,13 @@ class TableText:
     text: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Decisions of one shard that agree in all fields before the counts.
 
     ``vector``: the outcome of predicate i is bit i. ``hardware``: the values of the table's hardware variables, in order.
     ``kernel``: what ran by the account of code that decides itself, ``""`` where the table decided. ``inputs``: facts seen, in
     the order of the table's variables: the first, then those at which an integer variable was smallest or largest.
-    ``finished``: false while the test that these counts belong to had not ended.
+    ``finished``: false while the test that these counts belong to had not ended. A named tuple, because there are many.
     """
 
     shard: str
@@ -49,8 +48,7 @@ class Row:
     finished: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a test ended in one shard's process: ``passed``, ``failed``, ``skipped``, ``xfailed`` or ``xpassed``."""
 
     shard: str

@@ -5,22 +5,24 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
 ===========  ====================================================================================================
 ``shard``    first line: ``format`` (1), ``name`` (this file's, kept by copies), ``run``, ``host``, ``pid``,
              ``started`` (ISO 8601, UTC), ``counts`` (name of the array's file, "" if there is none)
-``table``    ``digest``, ``op``, ``source``, ``text``: before the first row of that table
+``table``    ``digest``, ``op``, ``source``, ``text``: before its first view
+``view``     ``id``, ``digest``, ``machine``: a table as decided on a machine, before its first row
 ``context``  ``id``, ``test`` (node id, "" outside tests), ``phase``: collect, setup, call, teardown, session,
              warm-up or run
-``row``      ``id``, ``context``, ``digest``, ``machine``, ``vector`` (hex), ``hardware``, ``kernel``, ``inputs``, and
-             either ``slot`` (its counts are in the array) or ``counts`` [selected, launched, observed, checked]
-``close``    ``context``: its rows are final; ``counts``: for each row [id, selected, launched, observed, checked]; a
-             row that is not listed has the ``counts`` of its line, or none
+``row``      a row in progress: ``context``, ``id``, ``view``, ``vector`` (hex), ``hardware``, ``kernel``, ``inputs``,
+             and either ``slot`` (the counts are in the array) or ``counts`` (at least that many)
+``close``    the final rows of a context that has any: ``context``, ``test``, ``phase``, ``rows``: for each a list of
+             id, view, vector, hardware, kernel, inputs, selected, launched, observed, checked
 ``outcome``  ``test``, ``outcome``
 ``partial``  ``reason``: absence proves nothing in this run
 ``end``      the process ended in order
 ===========  ====================================================================================================
 
-Of two ``row`` or ``close`` lines about one row, and of two outcomes of one test, the later one holds. The array,
-``….counts``, is native 64-bit integers, four a slot. It lives in the page cache: SIGKILL, ``os._exit`` and a crash lose
-nothing. A slot is used again only after the ``close`` line that frees it was written, so the rows of a context without
-that line own their slots. The array is removed once the shard has ended in order.
+Of two rows with one id, and of two outcomes of one test, the later one holds, and final rows over those in progress,
+which are skipped unread if their lines begin as :class:`ShardWriter` writes them. The array, ``….counts``, is native
+64-bit integers, four a slot. It lives in the page cache: SIGKILL, ``os._exit`` and a crash lose nothing. A slot is used
+again only after the ``close`` line that frees it was written, so the rows of a context without that line own their
+slots. The array is removed once the shard has ended in order.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ class ShardWriter:
         self.counts = memoryview(grown).cast("q")  # type: ignore[assignment]  # a memoryview of "q" is a sequence of int
 
     def grow(self) -> None:
-        """Twice as many slots; where they cannot be reserved, :attr:`counts` is a list from now on, no longer mapped."""
+        """Twice as many slots; where they cannot be reserved, :attr:`counts` is a list from now on, not mapped."""
         if self._map is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._remap(len(self._map) * 2)
@@ -157,7 +159,7 @@ class ShardWriter:
 
 
 def _reserve(fd: int, start: int, size: int) -> None:
-    """Set ``size`` bytes aside on the disk: without, a full one would be SIGBUS at the first store, not an error here."""
+    """Set ``size`` bytes aside: without that a full disk would be SIGBUS at the first store, not an error here."""
     try:
         os.posix_fallocate(fd, start, size)
     except (OSError, AttributeError) as error:

@@ -1,0 +1,176 @@
+"""Where records are kept: shards, which processes append to, and the data file, which holds them merged."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+
+from dispatchcov import data_file as files
+from dispatchcov.errors import DataError
+from dispatchcov.merge import merge
+from dispatchcov.records import Data, Shard
+from dispatchcov.shard import COUNTS
+from dispatchcov.shard_read import read_shard
+from dispatchcov.untrusted import reason
+
+__all__ = ["combine", "erase", "load", "merge", "read_shard", "save", "shards_beside"]
+
+_SHARD = re.compile(r"\.[^.]+\.\d+\.[0-9a-f]{12}\.jsonl")
+_OURS = re.compile(rf"({_SHARD.pattern}({re.escape(COUNTS)})?|\.[0-9a-f]{{12}}\.tmp)")
+
+Path = str | os.PathLike[str]
+
+
+def shards_beside(data_file: Path) -> list[str]:
+    """The paths of the shards that were recorded for ``data_file``, sorted."""
+    return _beside(data_file, _SHARD)
+
+
+def load(data_file: Path, *, shards: bool = True) -> Data:
+    """What ``data_file`` and, with ``shards``, the shards beside it hold; :class:`DataError` if there is neither."""
+    path = os.fspath(data_file)
+    beside = shards_beside(path) if shards else []
+    with _undisturbed():
+        there = [files.read(path)] if os.path.lexists(path) else []
+        data = merge(*there, *map(read_shard, beside))
+    if not there and not data.shards:
+        raise DataError(f"{path}: no data: expected a data file{' or shards beside it' if shards else ''}, got neither")
+    return data
+
+
+def save(data_file: Path, data: Data) -> None:
+    """Make ``data_file`` hold ``data``, as a whole or not at all; raises :class:`DataError`."""
+    files.write(os.fspath(data_file), data)
+
+
+def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False) -> Data:
+    """Merge ``paths`` into ``data_file`` and return all that it holds then.
+
+    ``paths`` are shards, data files or directories that hold some; without any, the shards beside ``data_file``. With
+    ``remove`` the inputs are removed once the data file is written, but for shards that had problems or whose process
+    still runs. Raises :class:`DataError`, before anything is changed, if an input cannot be read or there is none.
+    """
+    path = os.fspath(data_file)
+    with _alone(path), _undisturbed():
+        inputs = [found for given in paths for found in _inputs(os.fspath(given))] or shards_beside(path)
+        inputs = [found for found in dict.fromkeys(inputs) if not _same(found, path)]
+        there = [files.read(path)] if os.path.lexists(path) else []
+        read = [(name, files.read(name) if files.is_sqlite(name) else read_shard(name)) for name in inputs]
+        data = merge(*there, *(found for _, found in read))
+        if not there and not data.shards:
+            raise DataError(f"{path}: no data: expected a data file, shards beside it or paths with some, got none")
+        save(path, data)
+        if remove:
+            for name, found in read:
+                if files.is_sqlite(name) or _done(found.shards):
+                    _remove([name, name + COUNTS])
+    return data
+
+
+def erase(data_file: Path) -> int:
+    """Remove ``data_file``, its shards and what else is kept beside it; how many files that were.
+
+    Raises :class:`DataError` if ``data_file`` is not one of ours.
+    """
+    path = os.fspath(data_file)
+    names = _beside(path, _OURS)
+    if os.path.lexists(path):
+        if not files.is_data_file(path):
+            raise DataError(f"{path}: expected a data file of dispatchcov, got another file; it is not removed")
+        names.append(path)
+    return _remove(names)
+
+
+def _beside(data_file: Path, pattern: re.Pattern[str]) -> list[str]:
+    folder, name = os.path.split(os.fspath(data_file))
+    try:
+        with os.scandir(folder or ".") as entries:
+            found = [entry.name for entry in entries if entry.name.startswith(name) and not entry.is_dir()]
+    except OSError:
+        return []
+    return [os.path.join(folder, other) for other in sorted(found) if pattern.fullmatch(other, len(name))]
+
+
+def _inputs(path: str) -> list[str]:
+    """The shards and data files that ``path`` is or, as a directory, holds."""
+    if not os.path.isdir(path):
+        return [path]
+    try:
+        names = sorted(os.path.join(path, name) for name in os.listdir(path))
+    except OSError as error:
+        raise DataError(f"{path}: expected a directory that can be read: {reason(error)}") from None
+    found = [name for name in names if re.search(f"{_SHARD.pattern}$", name) or files.is_data_file(name)]
+    if not found:
+        raise DataError(f"{path}: no data: expected shards or data files in the directory, got none")
+    return found
+
+
+def _same(a: str, b: str) -> bool:
+    try:
+        return os.path.samefile(a, b)
+    except OSError:
+        return False
+
+
+def _done(shards: Sequence[Shard]) -> bool:
+    """Was all of the shard read, and will its process write no more?"""
+    return bool(shards) and all(not shard.problems and (shard.ended or not _runs(shard)) for shard in shards)
+
+
+def _runs(shard: Shard) -> bool:
+    if shard.host != socket.gethostname():
+        return False
+    try:
+        os.kill(shard.pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _remove(paths: Iterable[str]) -> int:
+    count = 0
+    for path in paths:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DataError(f"{path}: cannot remove it: {reason(error)}") from None
+        count += 1
+    return count
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """One process at a time merges in a directory: of two, the second would undo what the first did meanwhile."""
+    fd = -1
+    try:
+        import fcntl
+
+        fd = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except (ImportError, OSError):  # not every system and file system has such locks
+        pass
+    try:
+        yield
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No cyclic garbage collection: it would look again and again at the many objects that reading makes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
