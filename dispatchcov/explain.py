@@ -55,7 +55,8 @@ def _settle(formula: Formula, outcomes: Sequence[Outcome]) -> tuple[Outcome, int
     stop = isinstance(formula, Some)
     last = -1
     for operand in formula.operands:
-        value, last = _settle(operand, outcomes)
+        value, inner = _settle(operand, outcomes)
+        last = inner if inner >= 0 else last
         if value is None or value == stop:
             return value, last
     return not stop, last

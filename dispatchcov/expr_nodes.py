@@ -134,7 +134,7 @@ def rebuild(expr: Expr, parts: list[Expr]) -> Expr:
         case Call():
             return Call(expr.name, tuple(parts))
         case In():
-            return In(*parts, expr.values)
+            return In(parts[0], expr.values)
     return expr
 
 

@@ -89,6 +89,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.source = f"({text}\n)"
+        self.lines = self.source.encode().split(b"\n")
 
     def fail(self, node: ast.AST, what: str) -> ExpressionError:
         part = ast.get_source_segment(self.source, node) or self.text
@@ -133,7 +134,8 @@ class _Parser:
 
     def name(self, node: ast.Name) -> Var:
         # Python takes other letters for these, "ℳ" for "M": the text must say the name itself.
-        if not NAME.match(node.id) or ast.get_source_segment(self.source, node) != node.id:
+        written = self.lines[node.lineno - 1][node.col_offset : node.end_col_offset]
+        if not NAME.match(node.id) or written != node.id.encode():
             raise self.fail(node, "a name is letters, digits and _, and begins with a letter")
         return Var(node.id)
 

@@ -57,7 +57,8 @@ def settle(formula: Formula, vector: int) -> tuple[bool, int]:
     stop = isinstance(formula, Some)
     last = -1
     for operand in formula.operands:
-        value, last = settle(operand, vector)
+        value, inner = settle(operand, vector)
+        last = inner if inner >= 0 else last
         if value == stop:
             return value, last
     return not stop, last

@@ -32,12 +32,7 @@ def parse_table(text: str, *, source: str = "<table>") -> Table:
 
 def _parts(document: Document, text: str) -> Parts:
     root = document.root.only("table", "variables", "let", "kernel", "rule", "partition", "waiver")
-    for key, what in (
-        ("table", "[table]"),
-        ("variables", "[variables]"),
-        ("kernel", "[[kernel]]"),
-        ("rule", "[[rule]]"),
-    ):
+    for key, what in (("variables", "[variables]"), ("kernel", "[[kernel]]"), ("rule", "[[rule]]")):
         if root.values.get(key) in (None, {}, []):
             raise document.fail(f"expected {what}, got none", root.line(key))
     op = root.table("table").only("op").name("op")
