@@ -52,7 +52,9 @@ class DispatchTrace:
         if needed and not any(needed <= evidence for evidence in seen):
             got = ", ".join(item for item in EVIDENCE if any(item in evidence for evidence in seen))
             wanted = ", ".join(item for item in EVIDENCE if item in needed)
-            raise AssertionError(f"partition {name!r} was reached, expected evidence {wanted}; got {got} for {inside[0]!r}")
+            raise AssertionError(
+                f"partition {name!r} was reached, expected evidence {wanted}; got {got} for {inside[0]!r}"
+            )
 
     def assert_not_reached(self, name: str) -> None:
         """No decision is in partition (or rule) ``name``."""
@@ -98,7 +100,7 @@ class DispatchTrace:
         return found
 
     def _not_reached(self, name: str, found: Sequence[tuple[Table, Partition]]) -> str:
-        ops = ", ".join(table.op for table, _ in found)
+        ops = ", ".join(dict.fromkeys(table.op for table, _ in found))
         return f"expected partition {name!r}{f' of {ops}' if ops else ''} to be reached\n{self._story(found)}"
 
     def _story(self, found: Sequence[tuple[Table, Partition]]) -> str:
@@ -133,7 +135,9 @@ def _in(decision: Decision, name: str) -> bool:
 
 
 def _selected(decision: Decision) -> str:
-    return f"  selected {decision.rule or 'no rule'} -> {decision.kernel or 'no kernel'} for {show(decision.facts or {})}"
+    return (
+        f"  selected {decision.rule or 'no rule'} -> {decision.kernel or 'no kernel'} for {show(decision.facts or {})}"
+    )
 
 
 def _reasons(reasons: Iterable[FallbackReason]) -> str:
@@ -151,7 +155,9 @@ def why_not(decision: Decision, partition: Partition) -> list[str]:
         if selected is None or selected.index > index:
             lines.append(f"not {rule.name}: {_outcomes(table, blame(rule.guard, vector), vector, facts)}")
         elif selected.index < index:
-            lines.append(f"{selected.name} comes before {rule.name} and its guard held{_held(table, selected, vector, facts)}")
+            lines.append(
+                f"{selected.name} comes before {rule.name} and its guard held{_held(table, selected, vector, facts)}"
+            )
         elif not holds(partition.condition, vector):
             lines.append(f"in {rule.name}, but {_outcomes(table, blame(partition.condition, vector), vector, facts)}")
     return lines

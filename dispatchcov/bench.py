@@ -28,7 +28,15 @@ REPEATS = 9
 
 
 def by_hand(
-    *, M: int, N: int, K: int, block_size: int, dtype: str, bias: bool, sm: int, native: bool  # noqa: N803  # field's names
+    *,
+    M: int,
+    N: int,
+    K: int,
+    block_size: int,
+    dtype: str,
+    bias: bool,
+    sm: int,
+    native: bool,  # noqa: N803  # field's names
 ) -> str:
     """The rules of ``bench.toml`` as one would write them: the baseline."""
     if M == 0 or N == 0:
@@ -49,7 +57,9 @@ def by_hand(
 def main(*, quick: bool = False, output: str | None = None) -> int:
     """Print the figures, and write them as JSON to ``output``."""
     scale = 10 if quick else 1
-    table = parse_table(resources.files("dispatchcov").joinpath("bench.toml").read_text(encoding="utf-8"), source="bench.toml")
+    table = parse_table(
+        resources.files("dispatchcov").joinpath("bench.toml").read_text(encoding="utf-8"), source="bench.toml"
+    )
     print(f"dispatchcov {dispatchcov.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores")
     figures: dict[str, Any] = {"python": platform.python_version(), "quick": quick}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +76,11 @@ def shapes(count: int, seed: int = 0) -> list[dict[str, Any]]:
     """``count`` different inputs in random order, of the sizes that a model has."""
     sizes = list(
         itertools.product(
-            (1, 2, 4, 8, 16, 33, 128, 1024, 8192), range(64, 2048, 16), (24, 64, 4096, 4098, 5120), (5, 16, 32), (False, True)
+            (1, 2, 4, 8, 16, 33, 128, 1024, 8192),
+            range(64, 2048, 16),
+            (24, 64, 4096, 4098, 5120),
+            (5, 16, 32),
+            (False, True),
         )
     )
     chosen = random.Random(seed).sample(sizes, count)
@@ -115,7 +129,9 @@ def _file(table: Table, folder: str, calls: int) -> dict[str, Any]:
     data = store.combine(path, remove=True)
     size = os.path.getsize(path)
     seen = sum(row.selected for row in data.rows)
-    print(f"file: {seen} decisions of 100 tests leave {size / 1e6:.2f} MB in {len(data.rows)} rows ({size / seen:.2f} bytes each)")
+    print(
+        f"file: {seen} decisions of 100 tests leave {size / 1e6:.2f} MB in {len(data.rows)} rows ({size / seen:.2f} bytes each)"
+    )
     return {"decisions": seen, "bytes": size, "rows": len(data.rows)}
 
 
@@ -151,7 +167,9 @@ def _shard_text(table: Table, number: int, rows: int) -> str:
         lines.append({"k": "context", "id": row + 1, "test": test, "phase": "call"})
         inputs = [[1 + row, 64, 64 + 2 * row, 16, "bfloat16", False, 90, False]]
         entry: dict[str, Any] = {"k": "row", "id": row + 1, "context": row + 1, "digest": table.digest, "machine": name}
-        lines.append({**entry, "vector": f"{row:x}", "hardware": [90], "kernel": "", "inputs": inputs, "counts": [3, 3, 0, 3]})
+        lines.append(
+            {**entry, "vector": f"{row:x}", "hardware": [90], "kernel": "", "inputs": inputs, "counts": [3, 3, 0, 3]}
+        )
         lines.append({"k": "close", "context": row + 1})
         lines.append({"k": "outcome", "test": test, "outcome": "passed"})
     lines.append({"k": "end"})

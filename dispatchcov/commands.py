@@ -62,7 +62,9 @@ def combine(options: argparse.Namespace) -> int:
     data = store.combine(os.path.abspath(settings.data), options.paths, remove=options.remove)
     if not options.quiet:
         runs = len({shard.run for shard in data.shards})
-        print(f"{settings.data}: {len(data.shards)} shards of {runs} runs, {sum(row.selected for row in data.rows)} decisions")
+        print(
+            f"{settings.data}: {len(data.shards)} shards of {runs} runs, {sum(row.selected for row in data.rows)} decisions"
+        )
     return FINE
 
 
@@ -128,8 +130,8 @@ def debug(options: argparse.Namespace) -> int:
         if name.startswith("DISPATCHCOV_"):
             print(f"environment {name}={value}")
     print(f"data file {data}: {'there' if os.path.exists(data) else 'not there'}")
-    for shard in store.shards_beside(data):
-        print(f"shard {shard}")
+    for path in store.shards_beside(data):
+        print(f"shard {path}")
     for spec in settings.table:
         print(f"configured table {config.table(spec)!r}")
     if os.path.exists(data) or store.shards_beside(data):

@@ -17,6 +17,7 @@ from dispatchcov.table import EVIDENCE, Table
 DATA_FILE = ".dispatchcov"
 RUN = "DISPATCHCOV_RUN"
 DATA = "DISPATCHCOV_DATA"
+TABLE = "DISPATCHCOV_TABLE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mappin
     file = Path(root) / "pyproject.toml"
     for source, values in (
         (f"{file}: [tool.dispatchcov]", _from_file(file)),
-        ("environment", _from_environment(environ)),
+        ("environment", from_environment(environ)),
         ("arguments", {key: value for key, value in given.items() if value is not None}),
     ):
         names = [field.name for field in fields(Settings)]
@@ -63,7 +64,8 @@ def _from_file(file: Path) -> Mapping[str, Any]:
     return values
 
 
-def _from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:
+def from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """The settings that ``DISPATCHCOV_*`` variables make."""
     found: dict[str, Any] = {}
     for field in fields(Settings):
         value = environ.get(f"DISPATCHCOV_{field.name.upper()}")

@@ -105,6 +105,7 @@ class Recording(Protocol):
     """What a view needs of a recorder."""
 
     def note(self, view: View, facts: tuple[Value, ...]) -> Decision: ...
+    def judged(self, view: View) -> View: ...
 
 
 _views: weakref.WeakSet[View] = weakref.WeakSet()
@@ -168,7 +169,9 @@ class View:
     def send(self, recorder: Recording | None) -> None:
         """Hand every decision to ``recorder`` from now on, or to none."""
         unrecorded = self._names["_unrecorded"]
-        self._names["_record"] = unrecorded if recorder is None else functools.partial(recorder.note, self)
+        self._names["_record"] = (
+            unrecorded if recorder is None else functools.partial(recorder.note, recorder.judged(self))
+        )
         self._names["_on"] = recorder is not None
 
     @staticmethod

@@ -7,20 +7,35 @@ import json
 from typing import Any
 
 from dispatchcov.expr import to_text
-from dispatchcov.formula import Every, Formula, Leaf, Opposite
+from dispatchcov.formula import Every, Formula, Leaf, Opposite, leaves
 from dispatchcov.table import Partition, Parts, Variable
 
 
 def digest(parts: Parts) -> str:
     """SHA-256 of ``parts``, less what decides nothing: layout, lines, names of derived values, waivers."""
-    content = {
+    predicates = [to_text(predicate.expr) for predicate in parts.predicates]
+    partitions = [_partition(partition) for partition in parts.partitions]
+    return _sum({**_rules(parts), "predicates": predicates, "partitions": partitions})
+
+
+def rules_digest(parts: Parts) -> str:
+    """SHA-256 of what decides: two tables that share it take the same decisions, whatever they require of tests."""
+    used = [index for kernel in parts.kernels for index in leaves(kernel.requires)]
+    used += [index for rule in parts.rules for index in (*leaves(rule.guard), *(split.index for split in rule.splits))]
+    predicates = [to_text(predicate.expr) for predicate in parts.predicates[: max(used, default=-1) + 1]]
+    return _sum({**_rules(parts), "predicates": predicates})
+
+
+def _rules(parts: Parts) -> dict[str, Any]:
+    return {
         "op": parts.op,
         "variables": [_variable(variable) for variable in parts.variables],
-        "predicates": [to_text(predicate.expr) for predicate in parts.predicates],
         "kernels": [[k.name, k.symbol, _shape(k.requires)] for k in parts.kernels],
         "rules": [[r.name, _shape(r.guard), r.kernel.name, [s.index for s in r.splits]] for r in parts.rules],
-        "partitions": [_partition(partition) for partition in parts.partitions],
     }
+
+
+def _sum(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -34,6 +34,10 @@ class Verdict:
 def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # noqa: B008  # a frozen value
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
     _known_names(results, limits)
+    if not results.tables and results.partial:
+        return Verdict(
+            (), (f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged",)
+        )
     if not results.tables:
         return Verdict(("no dispatch table was given and none decided anything: nothing was judged",), no_data=True)
     failures = [f"records are damaged: {problem}" for problem in results.problems]

@@ -20,7 +20,10 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 def load_table(path: str | os.PathLike[str]) -> Table:
     """The table in the TOML file ``path``; raises :class:`TableError` with file and line. Runs no code of the file."""
-    return parse_table(read_text(path), source=os.fspath(path))
+    name = os.fspath(path)
+    document = Document(text := read_text(path), name)
+    head = document.root.table("table")
+    return _extended(document) if "extends" in head else Table(_parts(document, text))
 
 
 def parse_table(text: str, *, source: str = "<table>") -> Table:
@@ -30,7 +33,30 @@ def parse_table(text: str, *, source: str = "<table>") -> Table:
     return Table(_parts(document, text))
 
 
-def _parts(document: Document, text: str) -> Parts:
+def _extended(document: Document) -> Table:
+    """The table that ``document`` extends, with the partitions and waivers of ``document`` in place of its own."""
+    root = document.root.only("table", "partition", "waiver")
+    head = root.table("table").only("extends")
+    path = os.path.join(os.path.dirname(document.source), head.string("extends"))
+    base = Document(text := read_text(path), path)
+    if "extends" in base.root.table("table"):
+        raise head.fail(f"expected the file of a whole table, got {path!r}, which extends another", "extends")
+    if not root.tables("partition"):
+        raise document.fail("expected at least one [[partition]], got none")
+    own = _without_requirements(text, base) + "\n" + document.text[document.text.index("[[") :]
+    return Table(_parts(base, own, root))
+
+
+def _without_requirements(text: str, document: Document) -> str:
+    """``text`` without its partitions and waivers, which must stand in sections of their own at its end."""
+    root = document.root
+    first = min((root.line(kind, 0) for kind in ("partition", "waiver") if root.values.get(kind)), default=0)
+    if first and max(root.line(kind, i) for kind in ("kernel", "rule") for i in range(len(root.values[kind]))) > first:
+        raise document.fail("expected partitions and waivers after kernels and rules, in a table that is extended", first)
+    return "\n".join(text.splitlines()[: first - 1]) if first else text
+
+
+def _parts(document: Document, text: str, requirements: Entry | None = None) -> Parts:
     root = document.root.only("table", "variables", "let", "kernel", "rule", "partition", "waiver")
     for key, what in (("variables", "[variables]"), ("kernel", "[[kernel]]"), ("rule", "[[rule]]")):
         if root.values.get(key) in (None, {}, []):
@@ -41,10 +67,12 @@ def _parts(document: Document, text: str) -> Parts:
     lets = _lets(root.table("let"), conditions)
     kernels, rules = _rules(root, conditions)
     reader = Requirements(conditions, rules)
-    partitions = _unique((reader.partition(entry) for entry in root.tables("partition")), "partition", document)
+    required = requirements or root
+    entries = required.tables("partition")
+    partitions = _unique((reader.partition(entry) for entry in entries), "partition", required.document)
     if not partitions:
         partitions = {rule.name: Partition(rule.name, (rule.index,), line=rule.line) for rule in rules.values()}
-    waivers = read_waivers(root.tables("waiver"), partitions)
+    waivers = read_waivers(required.tables("waiver"), partitions)
     return Parts(
         op,
         tuple(variables.values()),
@@ -54,7 +82,7 @@ def _parts(document: Document, text: str) -> Parts:
         tuple(rules.values()),
         tuple(partitions.values()),
         waivers,
-        document.source,
+        required.document.source,
         text,
     )
 

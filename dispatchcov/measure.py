@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dispatchcov import decide
+from dispatchcov.decide import View
+from dispatchcov.expr import Value
 from dispatchcov.formula import Leaf, Opposite, every, holds, leaves, pivotal, read
 from dispatchcov.records import COUNTED, Data, Row
 from dispatchcov.regions import Answer, Space
@@ -150,7 +152,7 @@ class _Measure:
             state,
             reach,
             "feasible" if reach.hits else answer.state,
-            answer.witness,
+            self.witness(answer, matches),
             line,
             partition.required if partition else True,
             partition.illegal if partition else False,
@@ -158,6 +160,20 @@ class _Measure:
             tuple(item for item in EVIDENCE if item in needs),
             f"{waiver.reason} (until {waiver.expires})" if waiver else "",
         )
+
+    def witness(self, answer: Answer, matches: Callable[[_Group], bool]) -> dict[str, Value] | None:
+        """The witness of ``answer``, with the hardware of a machine that decided where that reaches the item too."""
+        table = self.table
+        if answer.witness is None:
+            return None
+        view = View.of(table, decide.DEFAULT_MACHINE)
+        for hardware in sorted(self.hardware & answer.hardware, key=repr):
+            facts = answer.witness | dict(zip(table.hardware, hardware, strict=True))
+            vector = view.vector(tuple(facts[name] for name in table.names))
+            path = decide.path(table, vector)
+            if matches(_Group(vector, "", path[0], path)):
+                return facts
+        return answer.witness
 
     # --- the items ----------------------------------------------------------------------------------------------------
 
@@ -212,11 +228,12 @@ class _Measure:
             rules = [self.table.rules[region.rule]] if region.rule is not None else []
             answer = Answer(region.state, region.witness, region.hardware)
             name, line = (rules[0].name, rules[0].line) if rules else ("no rule", 0)
+            detail = region.name.removeprefix(name).strip(" []")
 
             def matches(group: _Group, path: tuple[int | None, tuple[int, ...]] = path) -> bool:
                 return group.path == path
 
-            items.append(self.item(name, region.name, rules, answer, matches, line))
+            items.append(self.item(name, detail, rules, answer, matches, line))
         return tuple(items)
 
     def sides(self) -> tuple[Side, ...]:

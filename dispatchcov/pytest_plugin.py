@@ -125,6 +125,14 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
             session.recorder.partial("tests were deselected")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    ours = session.config.stash.get(SESSION, None)
+    if ours is not None:
+        from dispatchcov import session as work
+
+        work.only_last_failed(ours, session.config)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     yield from _phase(item, "setup")

@@ -15,7 +15,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -119,10 +119,14 @@ class Recorder:
     """Counts decisions while it is on.
 
     ``data_file`` None keeps counts in memory only (for a test that asserts its own path). A recorder that is started
-    while another is on takes its place until it is stopped.
+    while another is on takes its place until it is stopped. ``judges`` are tables that :attr:`extend <Table.rules_digest>`
+    those that decide: same rules, requirements of their own, by which decisions are recorded.
     """
 
-    def __init__(self, data_file: str | None, *, run: str = "", tracer: Tracer | None = None) -> None:
+    def __init__(
+        self, data_file: str | None, *, run: str = "", tracer: Tracer | None = None, judges: Iterable[Table] = ()
+    ) -> None:
+        self.judges = {table.rules_digest: table for table in judges}
         self.data_file = os.path.abspath(data_file) if data_file is not None else None
         self.run = run or uuid.uuid4().hex
         self.tracer = tracer
@@ -289,6 +293,11 @@ class Recorder:
 
     # --- decisions --------------------------------------------------------------------------------------------------
 
+    def judged(self, view: View) -> View:
+        """The view to record decisions of ``view`` by: of the table that judges them, if one with the same rules does."""
+        table = self.judges.get(view.table.rules_digest, view.table)
+        return view if table is view.table else View.of(table, view.machine)
+
     def note(self, view: View, facts: tuple[Value, ...]) -> RecordedDecision:
         """Count one decision of ``view`` for ``facts``; raises :class:`FactsError` if no rule takes them."""
         with self.lock:
@@ -371,7 +380,7 @@ class Recorder:
     def record(self, table: Table, given: Mapping[str, object], kernel: str, machine: str = "") -> RecordedDecision:
         """Count a decision that other code took: ``kernel`` is what it says it ran."""
         facts = tuple(table.facts(given, domain=False).values())
-        view = View.of(table, machine or decide.DEFAULT_MACHINE)
+        view = self.judged(View.of(table, machine or decide.DEFAULT_MACHINE))
         with self.lock:
             decision = self._first(view, facts, kernel)
             slot = decision.cell.slot
@@ -539,8 +548,12 @@ def autostart() -> None:
     run = os.environ.get("DISPATCHCOV_RUN")
     if not run or active() is not None or _started:
         return
-    recorder = Recorder(os.environ.get("DISPATCHCOV_DATA", ".dispatchcov"), run=run)
-    _started.append(recorder)
+    _started.append(recorder := Recorder(os.environ.get("DISPATCHCOV_DATA", ".dispatchcov"), run=run))
+    if os.environ.get("DISPATCHCOV_TABLE"):
+        from dispatchcov import config
+
+        judges = config.tables(config.from_environment(os.environ)["table"])
+        recorder.judges = {table.rules_digest: table for table in judges}
     recorder.start()
     test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
     recorder.enter(test, phase.rstrip(")") if test else "run")

@@ -46,6 +46,10 @@ def report_type(value: str) -> tuple[str, str]:
     raise UsageError(f"--dispatch-report: unknown type {kind!r}; {known(kind, TYPES)}")
 
 
+def _absolute(spec: str) -> str:
+    return os.path.abspath(spec) if spec.endswith(".toml") else spec
+
+
 @dataclass
 class Session:
     """One pytest process. A worker only records; the controller also merges, measures, judges and reports."""
@@ -64,11 +68,11 @@ class Session:
         self.reports = [report_type(value) for value in self.settings.report]
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
         data = os.path.abspath(self.settings.data)
+        self.tables = config.tables(self.settings.table)
         if self.worker:
             run = os.environ.get(config.RUN, "")
         else:
             run = uuid.uuid4().hex
-            self.tables = config.tables(self.settings.table)
             if not self.settings.append:
                 store.erase(data)
                 if self.settings.trace:
@@ -76,9 +80,11 @@ class Session:
                         os.unlink(self.settings.trace)
             self._set(config.RUN, run)
             self._set(config.DATA, data)
+            if self.settings.table:
+                self._set(config.TABLE, ",".join(map(_absolute, self.settings.table)))
         tracer = TraceWriter(os.path.abspath(self.settings.trace)) if self.settings.trace else None
         self.data = data
-        self.recorder = Recorder(data, run=run, tracer=tracer).start()
+        self.recorder = Recorder(data, run=run, tracer=tracer, judges=self.tables).start()
         self.recorder.enter("", "collect")
 
     def _set(self, name: str, value: str) -> None:
@@ -182,7 +188,8 @@ def trace_for(item: pytest.Item) -> DispatchTrace:
             recorder.enter(item.nodeid, "call")
             item.addfinalizer(recorder.stop)
         recorder.context.raw = item.stash[DECISIONS]
-    return DispatchTrace(item.stash[DECISIONS], evidence_of, known_tables)
+    decisions: list[Decision] = item.stash[DECISIONS]
+    return DispatchTrace(decisions, evidence_of, known_tables)
 
 
 def check_markers(item: pytest.Item) -> None:
@@ -190,20 +197,28 @@ def check_markers(item: pytest.Item) -> None:
     __tracebackhide__ = True
     for marker in item.iter_markers("dispatch"):
         decisions = item.stash[DECISIONS][item.stash[BEFORE_CALL] :]
+        failure = ""
         try:
             check_marker(DispatchTrace(decisions, evidence_of, known_tables), marker.args, marker.kwargs)
         except (AssertionError, UsageError) as error:
-            pytest.fail(str(error), pytrace=False)
+            failure = str(error)
+        if failure:
+            pytest.fail(failure, pytrace=False)
+
+
+def only_last_failed(session: Session, config: pytest.Config) -> None:
+    """``--lf`` leaves files out without deselecting their tests; it is asked before tests of this run pass."""
+    plugin = config.pluginmanager.get_plugin("lfplugin")
+    if plugin is not None and plugin.active and plugin.lastfailed:
+        session.recorder.partial("only tests that failed last time")
 
 
 def partial_reasons(session: Session, run: pytest.Session) -> None:
     """Tell the recorder why absence proves nothing in this run, where it does not."""
     option = run.config.option
-    last_failed = run.config.pluginmanager.get_plugin("lfplugin")
     reasons = {
         "only tests were collected": option.collectonly,
         "single tests were named": any("::" in argument for argument in run.config.args),
-        "only tests that failed last time": last_failed is not None and last_failed.active and last_failed.lastfailed,
         "stopped before the end": run.shouldstop or run.shouldfail,
         "interrupted": run.exitstatus == pytest.ExitCode.INTERRUPTED,
         "internal error": run.exitstatus == pytest.ExitCode.INTERNAL_ERROR,
@@ -239,4 +254,3 @@ def check_marker(trace: DispatchTrace, args: tuple[Any, ...], kwargs: Mapping[st
         trace.assert_kernel(kwargs["kernel"])
     for rule, because in fallback.items():
         trace.assert_fallback(rule, because=because)
-

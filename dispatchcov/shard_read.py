@@ -92,15 +92,18 @@ class _Reader:
         size = 0
         while chunk := stream.readlines(_CHUNK):
             size += sum(map(len, chunk))
-            if not chunk[-1].endswith(b"\n") and type(untrusted.parse(chunk[-1])) is not dict:
-                self._cut(chunk.pop())
-            if self.head is None and chunk:
+            if self.head is None:
+                if _cut(chunk[0]) and b'{"k":"shard",'.startswith(chunk[0][:13]):
+                    break
                 self._first(untrusted.parse(chunk[0]))
-                chunk[0] = _PROGRESS[0]
+                chunk[0] = _PROGRESS[0] + b"\n"  # done with, and passed over
+            cut = chunk.pop() if _cut(chunk[-1]) else b""
             settled = [line[:9] not in _PROGRESS for line in chunk]
             values = untrusted.parse_lines(list(compress(chunk, settled)))
             self._lines(compress(count(self.number + 1), settled), values)
             self.number += len(chunk)
+            if cut and self.ended:
+                self._problem(self.number + 1, f"expected nothing after the line 'end', got {show(cut)}")
         if not self.ended or self.problems:
             self._read_progress(stream)
         return size
@@ -116,13 +119,6 @@ class _Reader:
                     numbers.append(number)
                     lines.append(line)
         self._lines(numbers, untrusted.parse_lines(lines))
-
-    def _cut(self, line: bytes) -> None:
-        """A last line without its end: its process was cut short, unless it is no line of a shard."""
-        if self.head is None and self.number == 0 and not b'{"k":"shard",'.startswith(line[:13]):
-            self._first(line)
-        if self.ended:
-            self._problem(self.number + 1, f"expected nothing after the line 'end', got {show(line)}")
 
     def _first(self, value: Any) -> None:
         where = f"{self.path}:1"
@@ -292,6 +288,11 @@ class _Reader:
         start = WIDTH * (slot if integer(slot) >= 0 else refuse(slot))
         counts = list(self.array[start : start + WIDTH])
         return counts if any(counts) else [1] + [0] * (WIDTH - 1)
+
+
+def _cut(line: bytes) -> bool:
+    """Did the end of its process cut ``line``, the last one, short?"""
+    return not line.endswith(b"\n") and type(untrusted.parse(line)) is not dict
 
 
 def _array(shard: str, name: str) -> array[int]:

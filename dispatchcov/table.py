@@ -181,7 +181,7 @@ class Table:
 
     def __init__(self, parts: Parts) -> None:
         from dispatchcov.decide import DEFAULT_MACHINE, View
-        from dispatchcov.digest import digest
+        from dispatchcov.digest import digest, rules_digest
 
         self.parts = parts
         self.op = parts.op
@@ -196,6 +196,7 @@ class Table:
         self.names = tuple(variable.name for variable in parts.variables)
         self.hardware = tuple(variable.name for variable in parts.variables if variable.hardware)
         self.digest = digest(parts)
+        self.rules_digest = rules_digest(parts)
         self.views: dict[str, View] = {}
         self.code: CodeType | None = None
         _tables[id(self)] = self

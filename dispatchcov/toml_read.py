@@ -46,6 +46,7 @@ class Document:
 
     def __init__(self, text: str, source: str) -> None:
         self.source = PurePath(source).as_posix()
+        self.text = text
         if len(text) > MAX_BYTES:
             raise TableError(f"expected at most {MAX_BYTES} characters, got {len(text)}", file=self.source)
         self.lines = scan(text)

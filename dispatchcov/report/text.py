@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
-from dispatchcov.decide import show
+from dispatchcov.decide import DEFAULT_MACHINE, View, path, show
 from dispatchcov.gate import Verdict
 from dispatchcov.results import Item, Results, TableResults, Totals
 
@@ -26,10 +27,15 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
     table = results.table
     machines = "; ".join(results.machines) or "none"
     yield f"{table.op}  {results.decisions} decisions  machine: {machines}"
-    yield f"table {table.source}  digest {table.digest[:12]}"
+    yield f"table {near(table.source)}  digest {table.digest[:12]}"
     yield ""
-    rows = [(item.name, item.detail, _state(item), str(item.reach.hits), _tests(item), _evidence(item)) for item in results.partitions]
-    yield from _columns(("partition", "bin", "state", "hits", "tests", "evidence"), rows, results.partitions, missing, results)
+    rows = [
+        (item.name, item.detail, _state(item), str(item.reach.hits), _tests(item), _evidence(item))
+        for item in results.partitions
+    ]
+    yield from _columns(
+        ("partition", "bin", "state", "hits", "tests", "evidence"), rows, results.partitions, missing, results
+    )
     yield ""
     reached = [item.name for item in results.rules if item.state == "hit"]
     yield f"rules reached: {', '.join(reached) or 'none'}"
@@ -40,6 +46,12 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
         yield from _uncovered("regions never entered", results.regions, results)
     for mismatch in results.mismatches:
         yield f"MISMATCH ({mismatch.kind}) {mismatch.rule}: expected {mismatch.expected}, got {mismatch.got}: {show(mismatch.facts)}"
+
+
+def near(path: str) -> str:
+    """``path`` from the working directory, if it lies in it."""
+    relative = os.path.relpath(path) if os.path.isabs(path) else path
+    return path if relative.startswith("..") else relative
 
 
 def _state(item: Item) -> str:
@@ -74,7 +86,10 @@ def _columns(
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
 
     def line(row: Sequence[str]) -> str:
-        cells = [f"{cell:>{w}}" if name in ("hits", "tests") else f"{cell:<{w}}" for name, cell, w in zip(head, row, widths, strict=False)]
+        cells = [
+            f"{cell:>{w}}" if name in ("hits", "tests") else f"{cell:<{w}}"
+            for name, cell, w in zip(head, row, widths, strict=False)
+        ]
         return "  ".join([*cells, row[-1]]).rstrip()
 
     yield line(head)
@@ -95,17 +110,19 @@ def _witness(item: Item, results: TableResults, indent: str) -> Iterator[str]:
 
 
 def would_take(results: TableResults, item: Item) -> str:
-    """The decision for the witness of ``item`` on one line."""
-    from dispatchcov.decide import DEFAULT_MACHINE, View, fallbacks, select
-
+    """The decision for the witness of ``item`` on one line, with what settled that the rule before it was not selected."""
     assert item.witness is not None
     table = results.table
     vector = View.of(table, DEFAULT_MACHINE).vector(tuple(item.witness[name] for name in table.names))
-    index = select(table, vector)
-    reasons = fallbacks(table, item.witness, vector)
-    chosen = f"{table.rules[index].name} -> {table.rules[index].kernel.name}" if index is not None else "no rule"
-    nearest = f", as {reasons[-1]}" if reasons else ""
-    return chosen + nearest
+    index, settled = path(table, vector)
+    if index is None:
+        return "no rule"
+    chosen = f"{table.rules[index].name} -> {table.rules[index].kernel.name}"
+    if not settled or settled[-1] < 0:
+        return chosen
+    predicate = table.predicates[settled[-1]]
+    outcome = str(bool(vector >> predicate.index & 1)).lower()
+    return f"{chosen} (not {table.rules[index - 1].name}: {predicate.text} is {outcome})"
 
 
 def _uncovered(title: str, items: Sequence[Item], results: TableResults) -> Iterator[str]:

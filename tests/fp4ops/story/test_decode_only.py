@@ -28,18 +28,18 @@ def case(M: int, N: int, K: int, dtype: torch.dtype, bias: bool) -> None:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("K", [32, 64, 128, 256, 1024])
+@pytest.mark.parametrize("K", [32, 64, 96, 160, 1056])
 @pytest.mark.parametrize("M", [1, 2, 4, 8])
 def test_rows_and_columns(M: int, K: int, dtype: torch.dtype, bias: bool) -> None:
     case(M, 64, K, dtype, bias)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("N", "K"), [(1, 128), (7, 96), (96, 160), (256, 512), (1000, 128), (512, 2048)])
+@pytest.mark.parametrize(("N", "K"), [(1, 32), (7, 96), (96, 160), (256, 544), (1000, 96), (512, 2080)])
 def test_layer_shapes(N: int, K: int, dtype: torch.dtype) -> None:
     case(4, N, K, dtype, bias=False)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_long_inner_dimension(dtype: torch.dtype) -> None:
-    case(1, 16, 17408, dtype, bias=True)
+    case(1, 16, 17440, dtype, bias=True)

@@ -1,0 +1,167 @@
+"""Real inputs of a box with opaque predicates: a bounded number of candidates, each evaluated, never assumed.
+
+The candidates of a variable are the smallest values of its classes, the ends of its domain, values near the constants
+that the opaque predicates name and steps of powers of two, each in the class to which it belongs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dispatchcov import expr as ex
+from dispatchcov.boxes import Axis, Boxes, state, union
+from dispatchcov.domain import Size, bits, rank, size
+from dispatchcov.expr import Value
+from dispatchcov.table import Predicate, Variable
+
+TRIES = 1_500
+BUDGET = 300_000
+POOL = 600
+Candidates: TypeAlias = list[tuple[int, Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The input ``facts`` with its ``key``, or None; proved to be smallest or not to exist if ``reason`` is empty."""
+
+    facts: dict[str, Value] | None
+    key: Size | None = None
+    reason: str = ""
+
+    def better(self, other: Found) -> Found:
+        """The smaller of the two; proved only if both are."""
+        reason = self.reason or other.reason
+        if self.key is None or (other.key is not None and other.key < self.key):
+            return Found(other.facts, other.key, reason)
+        return Found(self.facts, self.key, reason)
+
+
+class Realiser:
+    """Finds real inputs in the boxes of a table, at the cost of at most :data:`BUDGET` evaluations in all."""
+
+    def __init__(self, boxes: Boxes) -> None:
+        self.boxes = boxes
+        self.budget = BUDGET
+        self._pools: dict[str, Candidates] = {}
+        self._known: dict[int, Found] = {}
+
+    def real(self, box: int) -> Found:
+        """The smallest input of ``box``, exactly unless opaque predicates are demanded of it."""
+        point = self.boxes.point(box)
+        if point.real:
+            return Found(point.facts, point.key)
+        read = _read(self.demanded(box))
+        relevant = box & ~union(axis.mask for axis in self.boxes.axes if axis.variable.name not in read)
+        if relevant not in self._known:
+            self._known[relevant] = self.find(box)
+        found = self._known[relevant]
+        if found.facts is None:
+            return found
+        facts = {name: found.facts[name] if name in read else value for name, value in point.facts.items()}
+        return Found(facts, size(self.boxes.table.variables, facts), found.reason)
+
+    def exists(self, box: int) -> bool:
+        """Is there certainly a real input in ``box``, which is not empty?"""
+        return not self.demanded(box) or self.real(box).facts is not None
+
+    def demanded(self, box: int) -> list[Predicate]:
+        """The opaque predicates of which ``box`` does not allow every outcome."""
+        return [opaque.predicate for opaque in self.boxes.opaque if opaque.mask & ~box]
+
+    def find(self, box: int, accept: Callable[[int, int], bool] = lambda true, undefined: True) -> Found:
+        """The smallest candidate in ``box`` whose outcomes (true and undefined bits) ``accept`` takes."""
+        demanded = self.demanded(box)
+        texts = ", ".join(predicate.text for predicate in demanded)
+        best = Found(None)
+        for facts, true, undefined in self._grid(box, _read(demanded)):
+            outcomes = self._outcomes(box, facts, true, undefined)
+            if outcomes is not None and accept(*outcomes):
+                best = best.better(Found(facts, size(self.boxes.table.variables, facts)))
+        if best.facts is None:
+            return Found(None, None, f"no input was found with the outcomes wanted of {texts}")
+        return Found(best.facts, best.key, f"a smaller input may exist: {texts} not analysed")
+
+    def _grid(self, box: int, read: set[str]) -> Iterator[tuple[dict[str, Value], int, int]]:
+        """Inputs of ``box`` that vary the variables ``read``, with the outcomes of all but opaque predicates."""
+        facts = self.boxes.point(box).facts
+        varied = [axis for axis in self.boxes.axes if axis.variable.name in read]
+        others = [axis.classes[axis.chosen(box)[0]] for axis in self.boxes.axes if axis not in varied]
+        true, undefined = union(item.true for item in others), union(item.undefined for item in others)
+        count = max(2, int(TRIES ** (1 / len(varied)))) if varied else 1
+        choices = [_spread([c for c in self._pool(a) if box >> a.offset + c[0] & 1], count) for a in varied]
+        for picked in itertools.islice(itertools.product(*choices), min(TRIES, self.budget)):
+            self.budget -= 1
+            chosen = [axis.classes[place] for axis, (place, _) in zip(varied, picked, strict=True)]
+            values = {axis.variable.name: value for axis, (_, value) in zip(varied, picked, strict=True)}
+            yield (
+                {**facts, **values},
+                true | union(item.true for item in chosen),
+                undefined | union(item.undefined for item in chosen),
+            )
+
+    def _outcomes(self, box: int, facts: dict[str, Value], true: int, undefined: int) -> tuple[int, int] | None:
+        """The outcomes of all predicates at ``facts``; None if ``box`` demands others of the opaque ones."""
+        for opaque in self.boxes.opaque:
+            index = opaque.predicate.index
+            own = bits([opaque.predicate], facts)
+            true, undefined = true | own[0], undefined | own[1]
+            if not self.boxes.narrow(box, index, state(true, undefined, index)):
+                return None
+        return true, undefined
+
+    def _pool(self, axis: Axis) -> Candidates:
+        """The candidates of one variable, each with the place of its class, smallest first."""
+        variable = axis.variable
+        if variable.name not in self._pools:
+            found = {value: place for place, item in enumerate(axis.classes) for value in item.members or [item.value]}
+            if not variable.values:
+                self._classify(axis, found)
+            ordered = sorted(found, key=lambda value: rank(variable, value))
+            self._pools[variable.name] = [(found[value], value) for value in ordered]
+        return self._pools[variable.name]
+
+    def _classify(self, axis: Axis, found: dict[Value, int]) -> None:
+        """Add further values of an ``int`` variable to ``found``, each with the place of its class."""
+        name = axis.variable.name
+        places = {(item.true, item.undefined): place for place, item in enumerate(axis.classes)}
+        own = [p for p in self.boxes.table.predicates if p.reads == {name} and p.index not in self.boxes.notes]
+        opaque = [o.predicate for o in self.boxes.opaque if name in o.predicate.reads]
+        for value in _seeds(axis.variable, [int(item.value) for item in axis.classes], opaque):
+            if axis.variable.contains(value):
+                found.setdefault(value, places[bits(own, {name: value})])
+
+
+def _seeds(variable: Variable, smallest: list[int], opaque: list[Predicate]) -> Iterator[int]:
+    step = variable.multiple_of
+    constants = {abs(c) for p in opaque for node in ex.walk(p.expr) for c in _integers(node)} or {0}
+    width = max(8, min(64, max(constants).bit_length() + 2))
+    for end in (variable.min, variable.max):
+        if end is not None:
+            yield from (end // step * step, -(-end // step) * step)
+    for constant in sorted(constants)[:POOL]:
+        for near in (constant, math.isqrt(constant)):
+            for shift in (-step, 0, step):
+                yield from (sign * (near // step * step + shift) for sign in (1, -1))
+    for power in range(width):
+        for value in smallest[: POOL // width]:
+            yield from (value + (step << power), value - (step << power))
+
+
+def _read(predicates: list[Predicate]) -> set[str]:
+    return {name for predicate in predicates for name in predicate.reads}
+
+
+def _integers(node: ex.Expr) -> list[int]:
+    values = node.values if isinstance(node, ex.In) else [node.value] if isinstance(node, ex.Const) else []
+    return [value for value in values if type(value) is int]
+
+
+def _spread(candidates: Candidates, count: int) -> Candidates:
+    """At most ``count`` of the candidates, evenly spread from the smallest to the largest."""
+    if len(candidates) <= count:
+        return candidates
+    return [candidates[i * (len(candidates) - 1) // (count - 1)] for i in range(count)]

@@ -1,0 +1,248 @@
+"""The space of decisions of a table: every feasible region with its smallest witness, and what can be reached at all.
+
+Exact wherever each predicate reads one variable, and no input is enumerated: the values of each variable fall into
+classes (:mod:`dispatchcov.domain`), inputs into boxes of classes (:mod:`dispatchcov.boxes`). Predicates over several
+variables are taken as free: what is unreachable even so is proved to be; what is feasible has been evaluated with a
+real input; the rest is ``unknown``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from dispatchcov.boxes import TRUE, Boxes
+from dispatchcov.decide import may_divide_by_zero, path
+from dispatchcov.expr import Value
+from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, assign, every, leaves
+from dispatchcov.paths import region_name, settling
+from dispatchcov.realise import Found
+from dispatchcov.search import Query, Search
+from dispatchcov.table import Table
+
+State: TypeAlias = Literal["feasible", "unreachable", "unknown"]
+Settled: TypeAlias = tuple[int, ...]
+MAX_REGIONS = 20_000
+MAX_STEPS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether an input exists, the smallest one, and the hardware it can be on.
+
+    ``hardware`` holds the values of ``table.hardware`` (in that order) for which the answer is feasible too; ``((),)``
+    if the table has no hardware variable. ``reason`` says why the state is ``unknown`` or ``witness`` perhaps not the
+    smallest.
+    """
+
+    state: State
+    witness: dict[str, Value] | None = None
+    hardware: frozenset[tuple[Value, ...]] = frozenset()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Which sides of a split the inputs of a region reach; on ``false`` it is false or divides by zero."""
+
+    predicate: int
+    false: Answer
+    true: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """All inputs of one path: the selected ``rule`` (None: no rule) and what predicate ``settled`` each earlier one."""
+
+    index: int
+    rule: int | None
+    settled: Settled
+    answer: Answer
+    splits: tuple[Split, ...]
+    table: Table = field(repr=False, compare=False)
+
+    @property
+    def state(self) -> State:
+        """``feasible``, or ``unknown`` if predicates over several variables may contradict each other."""
+        return self.answer.state
+
+    @property
+    def witness(self) -> dict[str, Value] | None:
+        """The smallest input, variables in table order; None if the state is ``unknown``."""
+        return self.answer.witness
+
+    @property
+    def hardware(self) -> frozenset[tuple[Value, ...]]:
+        """The values of ``table.hardware`` with which the region can be reached."""
+        return self.answer.hardware
+
+    @property
+    def name(self) -> str:
+        """Rule and what settled each earlier one: ``gemm [mma, gemv: not M <= 8]``. Depends on the table only."""
+        return region_name(self.table, self.rule, self.settled)
+
+
+class Space:
+    """What is reachable in a table; :meth:`of` makes it once for each table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._boxes = Boxes(table)
+        self._search = Search(self._boxes)
+        guards = {index for rule in table.rules for index in leaves(rule.guard)}
+        self._partial = any(may_divide_by_zero(table.predicates[index].expr) for index in guards)
+
+    @staticmethod
+    def of(table: Table) -> Space:
+        """The space of ``table``."""
+        cached: Space = vars(table).get("_space") or vars(table).setdefault("_space", Space(table))
+        return cached
+
+    @property
+    def complete(self) -> bool:
+        """Are all regions listed? If not, a note says why, and :attr:`regions` has one of each rule."""
+        return self._listed[1]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Every region that is feasible or unknown, by selected rule (no rule last) and guard order."""
+        return self._listed[0]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The predicates that were not analysed and whatever else is not exact, each with the reason."""
+        predicates = self.table.predicates
+        notes = [f"{predicates[i].text} not analysed: {why}" for i, why in sorted(self._boxes.notes.items())]
+        if not self.complete:
+            notes.append(
+                f"more than {MAX_REGIONS} regions or ways into them: listed is that of each rule's smallest input"
+            )
+        return tuple(notes)
+
+    def answer(self, rules: Collection[int] | None, condition: Formula = ALWAYS) -> Answer:
+        """Is there an input that one of ``rules`` (None: any rule) takes and for which ``condition`` holds?
+
+        In ``condition`` a predicate that divides by zero is false.
+        """
+        every_rule = range(len(self.table.rules))
+        if rules is None and not self._partial:
+            taken = Some(tuple(rule.guard for rule in self.table.rules))
+            return self._ask([Query(0, False, every(condition, taken))])
+        return self._ask([Query(rule, True, condition) for rule in (every_rule if rules is None else sorted(rules))])
+
+    def reaching(self, rule: int, condition: Formula = ALWAYS) -> Answer:
+        """Is there an input with a decision that no rule before ``rule`` takes and for which ``condition`` holds?
+
+        ``rule`` may be the number of rules: inputs that no rule takes.
+        """
+        count = len(self.table.rules)
+        if not self._partial:
+            return self._ask([Query(rule, False, condition)])
+        later = [Query(index, True, condition) for index in range(rule, count)]
+        return self._ask([*later, Query(count, False, condition)])
+
+    def sole(self, rule: int, predicate: int) -> Answer:
+        """Is there an input that no rule up to ``rule`` takes, but ``rule`` would were only ``predicate`` flipped?"""
+        guard = self.table.rules[rule].guard
+        flipped = [
+            every(side, assign(guard, predicate, value))
+            for value, side in ((True, Opposite(Leaf(predicate))), (False, Leaf(predicate)))
+        ]
+        return self.reaching(rule, every(Opposite(guard), Some(tuple(flipped))))
+
+    def region(self, rule: int | None, settled: Settled, condition: Formula = ALWAYS) -> Answer:
+        """Is there an input of the region ``(rule, settled)``, listed or not, for which ``condition`` holds?"""
+        guards = zip(self.table.rules, settled, strict=False)
+        condition = every(condition, *(settling(earlier.guard, False, index) for earlier, index in guards))
+        number = len(self.table.rules) if rule is None else rule
+        return self._ask([Query(number, rule is not None, condition)])
+
+    def _ask(self, queries: Iterable[Query]) -> Answer:
+        queries = list(queries)
+        best = Found(None)
+        for query in queries:
+            best = best.better(self._search.find(query, self._boxes.full))
+        if best.facts is None:
+            return Answer("unknown" if best.reason else "unreachable", reason=best.reason)
+        return Answer("feasible", best.facts, self._search.hardware(queries, best.facts), best.reason)
+
+    def _summary(self, boxes: list[int]) -> Answer:
+        """The answer for the union of ``boxes``, whose inputs are those asked for."""
+        if not boxes:
+            return Answer("unreachable")
+        found = [self._search.realiser.real(box) for box in boxes]
+        best = functools.reduce(Found.better, found)
+        if best.facts is None:
+            return Answer("unknown", reason=best.reason)
+        hardware: set[tuple[Value, ...]] = set()
+        for box in boxes:
+            for part, values in self._boxes.hardware_parts(box):
+                if not values <= hardware and self._search.realiser.exists(part):
+                    hardware |= values
+        return Answer("feasible", best.facts, frozenset(hardware), best.reason)
+
+    def _splits(self, rule: int | None, boxes: list[int]) -> tuple[Split, ...]:
+        narrow = self._boxes.narrow
+        sides = []
+        for predicate in self.table.rules[rule].splits if rule is not None else ():
+            false = [part for box in boxes if (part := narrow(box, predicate.index, TRUE, other=True))]
+            true = [part for box in boxes if (part := narrow(box, predicate.index, TRUE))]
+            sides.append(Split(predicate.index, self._summary(false), self._summary(true)))
+        return tuple(sides)
+
+    def _one_of_each(self) -> tuple[Region, ...]:
+        """The region of the smallest input of each rule and of those that no rule takes."""
+        found: list[Region] = []
+        for number in range(len(self.table.rules) + 1):
+            rule = number if number < len(self.table.rules) else None
+            best = self._ask([Query(number, rule is not None)])
+            if best.witness is None:
+                continue
+            _, settled = path(self.table, self._search.outcomes(best.witness)[0])
+            splits = []
+            for predicate in self.table.rules[rule].splits if rule is not None else ():
+                sides = (
+                    self.region(rule, settled, side)
+                    for side in (Opposite(Leaf(predicate.index)), Leaf(predicate.index))
+                )
+                splits.append(Split(predicate.index, *sides))
+            found.append(Region(len(found), rule, settled, self.region(rule, settled), tuple(splits), self.table))
+        return tuple(found)
+
+    @functools.cached_property
+    def _listed(self) -> tuple[tuple[Region, ...], bool]:
+        paths = self._paths()
+        if paths is None:
+            return self._one_of_each(), False
+        ordered = sorted(paths, key=lambda item: len(self.table.rules) if item[0] is None else item[0])
+        return tuple(
+            Region(index, rule, settled, self._summary(boxes), self._splits(rule, boxes), self.table)
+            for index, (rule, settled, boxes) in enumerate(ordered)
+        ), True
+
+    def _paths(self) -> list[tuple[int | None, Settled, list[int]]] | None:
+        """Each path with its boxes, in guard order; None if there are too many."""
+        rules = self.table.rules
+        found: list[tuple[int | None, Settled, list[int]]] = []
+        stack: list[tuple[Settled, list[int]]] = [((), [self._boxes.full])] if self._boxes.full else []
+        steps = 0
+        while stack:
+            settled, boxes = stack.pop()
+            if len(settled) == len(rules):
+                found.append((None, settled, boxes))
+                continue
+            rule = rules[len(settled)]
+            taken: dict[int, None] = {}
+            passed: dict[int, dict[int, None]] = {index: {} for index in (*leaves(rule.guard), -1)}
+            for box in boxes:
+                for part, value, last in self._boxes.walk(rule.guard, box):
+                    (taken if value else passed[last])[part] = None
+                    steps += 1
+                    if steps > MAX_STEPS or len(found) > MAX_REGIONS:
+                        return None
+            if taken:
+                found.append((rule.index, settled, list(taken)))
+            stack += [((*settled, last), list(parts)) for last, parts in reversed(passed.items()) if parts]
+        return found
