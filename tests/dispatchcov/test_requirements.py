@@ -15,6 +15,10 @@ CROSS = 'cross = ["dtype"]'
 EXPIRES = "expires = 2030-01-31"
 
 
+SECOND_WAIVER = f"\n[[waiver]]\npartition = 'big'\nreason = 'x'\n{EXPIRES}"
+SECOND_PARTITION = '\n[[partition]]\nname = "big"\nrule = "plain"'
+
+
 def partition(*lines: str) -> Partition:
     return parse_table(changed((CROSS, "\n".join(lines)))).partitions[0]
 
@@ -83,13 +87,13 @@ WAIVER = [
     (EXPIRES, "expires = 07:32:00", 32, "expected expires to be a date such as 2027-01-31, got time"),
     (EXPIRES, "expires = 2030", 32, "expected expires to be a date such as 2027-01-31, got the integer 2030"),
     (EXPIRES, "expires = 2030-01-31\nuntil = 2030-01-31", 33, "unknown key 'until'; known: partition, reason, expires"),
-    (EXPIRES, f"{EXPIRES}\n[[waiver]]\npartition = 'big'\nreason = 'x'\n{EXPIRES}", 34, "expected one waiver, got another at line 29"),
+    (EXPIRES, EXPIRES + SECOND_WAIVER, 34, "expected one waiver, got another at line 29"),
 ]  # fmt: skip
 
 
 OTHER = [
     ('name = "big"', 'nmae = "big"', 24, "[[partition]]: expected name to be a string that is not empty, got none"),
-    (CROSS, f'{CROSS}\n[[partition]]\nname = "big"\nrule = "plain"', 29, "partition 'big' is declared twice, first at line 24"),
+    (CROSS, CROSS + SECOND_PARTITION, 29, "partition 'big' is declared twice, first at line 24"),
     ('on = "big"', 'on = "bgi"', 30, "[[waiver]]: unknown partition 'bgi'; did you mean 'big'? known: big"),
     ('partition = "big"', "", 29, "[[waiver]]: expected partition to be a string that is not empty, got none"),
     (EXPIRES, "expires = 2030-02-31", 32, "expected TOML: Invalid date"),
