@@ -1,4 +1,6 @@
-"""Kernel-path assertions: did this test take the path that it is about, and if not, which predicate sent it elsewhere?"""
+"""Kernel-path assertions: did this test take the path that it is about, and if not, which predicate sent it
+elsewhere?
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class DispatchTrace:
         return tuple(decision.kernel for decision in self._decisions)
 
     def assert_reached(self, name: str, *, evidence: str | Iterable[str] = (), kernel: str | None = None) -> None:
-        """Some decision is in partition (or rule) ``name``, has all of ``evidence`` and selected a kernel like ``kernel``."""
+        """Some decision is in partition (or rule) ``name``, has all of ``evidence`` and selected a kernel like
+        ``kernel``.
+        """
         __tracebackhide__ = True
         needed = _evidence(evidence)
         found = self._known(name)

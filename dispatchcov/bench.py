@@ -1,4 +1,6 @@
-"""What recording costs: ``dispatchcov bench``. Every figure is paired with its baseline in the same run; nothing is asserted."""
+"""What recording costs: ``dispatchcov bench``. Every figure is paired with its baseline in the same run;
+nothing is asserted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,6 @@ import dispatchcov
 from dispatchcov import store
 from dispatchcov.load import parse_table
 from dispatchcov.record import Recorder
-from dispatchcov.shard import FORMAT
 from dispatchcov.table import Table
 
 REPEATS = 9
@@ -36,7 +37,7 @@ def by_hand(
     dtype: str,
     bias: bool,
     sm: int,
-    native: bool,  # noqa: N803  # field's names
+    native: bool,  # field's names
 ) -> str:
     """The rules of ``bench.toml`` as one would write them: the baseline."""
     if M == 0 or N == 0:
@@ -111,10 +112,11 @@ def _decide(table: Table, folder: str, calls: int) -> dict[str, Any]:
         hand = statistics.median(base)
         entry = {"if_chain_ns": hand, "off_adds_ns": statistics.median(off), "on_adds_ns": statistics.median(on)}
         found[name] = entry
-        print(
-            f"decide, {name}: if-chain {hand:.0f} ns; recorder off adds {entry['off_adds_ns']:.0f} ns "
-            f"({entry['off_adds_ns'] / hand:+.2f} x), on adds {entry['on_adds_ns']:.0f} ns ({entry['on_adds_ns'] / hand:+.2f} x)"
-        )
+        print(f"decide, {name}: if-chain {hand:.0f} ns", end="")
+        for side in ("off", "on"):
+            added = entry[f"{side}_adds_ns"]
+            print(f"; recorder {side} adds {added:.0f} ns ({added / hand:.2f} x)", end="")
+        print()
     return found
 
 
@@ -129,17 +131,14 @@ def _file(table: Table, folder: str, calls: int) -> dict[str, Any]:
     data = store.combine(path, remove=True)
     size = os.path.getsize(path)
     seen = sum(row.selected for row in data.rows)
-    print(
-        f"file: {seen} decisions of 100 tests leave {size / 1e6:.2f} MB in {len(data.rows)} rows ({size / seen:.2f} bytes each)"
-    )
+    print(f"file: {seen} decisions of 100 tests leave {size / 1e6:.2f} MB in {len(data.rows)} rows")
     return {"decisions": seen, "bytes": size, "rows": len(data.rows)}
 
 
 def _combine(table: Table, folder: str, shards: int, rows: int) -> dict[str, Any]:
     """``shards`` files as so many workers would leave them, against reading the same bytes as JSON."""
     path = os.path.join(folder, "combine")
-    for number in range(shards):
-        Path(f"{path}.host.{number}.{number:012x}.jsonl").write_text(_shard_text(table, number, rows), encoding="utf-8")
+    _copies(table, path, shards, rows)
     start = time.perf_counter()
     for name in store.shards_beside(path):
         with open(name, encoding="utf-8") as stream:
@@ -150,30 +149,28 @@ def _combine(table: Table, folder: str, shards: int, rows: int) -> dict[str, Any
     data = store.combine(path)
     seconds = time.perf_counter() - start
     print(
-        f"combine: {shards} shards of {rows} rows in {seconds:.2f} s, {seconds / parsing:.1f} x the time of parsing their lines "
-        f"as JSON; {len(data.rows)} rows kept"
+        f"combine: {shards} shards of {rows} rows in {seconds:.2f} s, {seconds / parsing:.1f} x the time of parsing "
+        f"their lines as JSON; {len(data.rows)} rows kept"
     )
     return {"shards": shards, "rows": len(data.rows), "seconds": seconds, "parsing_seconds": parsing}
 
 
-def _shard_text(table: Table, number: int, rows: int) -> str:
-    name = f"combine.host.{number}.{number:012x}.jsonl"
-    started = "2026-01-01T00:00:00+00:00"
-    head = {"k": "shard", "format": FORMAT, "run": f"run{number}", "host": "host", "pid": number, "started": started}
-    about = {"k": "table", "digest": table.digest, "op": table.op, "source": "bench.toml", "text": table.text}
-    lines: list[dict[str, Any]] = [{**head, "counts": ""}, about]
-    for row in range(rows):
-        test = f"tests/test_{number % 7}.py::test_{row}"
-        lines.append({"k": "context", "id": row + 1, "test": test, "phase": "call"})
-        inputs = [[1 + row, 64, 64 + 2 * row, 16, "bfloat16", False, 90, False]]
-        entry: dict[str, Any] = {"k": "row", "id": row + 1, "context": row + 1, "digest": table.digest, "machine": name}
-        lines.append(
-            {**entry, "vector": f"{row:x}", "hardware": [90], "kernel": "", "inputs": inputs, "counts": [3, 3, 0, 3]}
-        )
-        lines.append({"k": "close", "context": row + 1})
-        lines.append({"k": "outcome", "test": test, "outcome": "passed"})
-    lines.append({"k": "end"})
-    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+def _copies(table: Table, path: str, count: int, rows: int) -> None:
+    """``count`` shards beside ``path``: one is recorded, the others are it under other names, of other runs."""
+    with Recorder(path, run="run0") as recorder:
+        for row in range(rows):
+            recorder.enter(f"tests/test_layers.py::test_{row}", "call")
+            table.decide(
+                M=1 + row, N=64, K=64 + 2 * row, block_size=16, dtype="bfloat16", bias=False, sm=90, native=False
+            )
+            recorder.outcome(f"tests/test_layers.py::test_{row}", "passed")
+    (first,) = store.shards_beside(path)
+    text = Path(first).read_text(encoding="utf-8")
+    name = os.path.basename(first)
+    for number in range(1, count):
+        other = f"{os.path.basename(path)}.host.{number}.{number:012x}.jsonl"
+        copy = text.replace(name, other).replace('"run":"run0"', f'"run":"run{number}"')
+        Path(first).with_name(other).write_text(copy, encoding="utf-8")
 
 
 def _plugin(repeats: int) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dispatchcov.decide import may_divide_by_zero
 from dispatchcov.domain import Class, Size, bits, classes, rank
-from dispatchcov.expr import Value
+from dispatchcov.expr import Value, may_divide_by_zero
 from dispatchcov.formula import Formula, Leaf, Opposite, Some
 from dispatchcov.table import Predicate, Table, Variable
 

@@ -1,6 +1,7 @@
 """Seeing that a test compared a result: the comparison functions of PyTorch, NumPy and pytest call :func:`checked`.
 
-Nothing is imported for it. A module that is there is wrapped now, one that is imported later right after its import, before
+Nothing is imported for it. A module that is there is wrapped now, one that is imported later right after its
+import, before
 anyone can take a reference to the functions.
 """
 
@@ -80,7 +81,9 @@ def _wrap(module: ModuleType) -> Callable[[], None]:
 
 
 def _wrap_approx() -> Callable[[], None]:
-    """``value == pytest.approx(...)`` counts where it is true; the classes are found through what ``approx`` returns."""
+    """``value == pytest.approx(...)`` counts where it is true; the classes are found through what ``approx``
+    returns.
+    """
     import pytest
 
     # The base class has had several names and places; it is the last of pytest's own among the ancestors.

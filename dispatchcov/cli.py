@@ -1,6 +1,7 @@
 """The ``dispatchcov`` command: arguments and exit codes only.
 
-Exit status: 0 fine, 1 error or no data, 2 below the bar or a required partition missed; ``run`` gives the command's own status if
+Exit status: 0 fine, 1 error or no data, 2 below the bar or a required partition missed; ``run`` gives the
+command's own status if
 that is not 0.
 """
 

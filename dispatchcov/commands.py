@@ -13,14 +13,13 @@ from typing import Any
 import dispatchcov
 from dispatchcov import config, store
 from dispatchcov.config import Settings
-from dispatchcov.decide import show
 from dispatchcov.errors import FactsError, UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.gate import Limits, Verdict, judge
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
-from dispatchcov.table import Table, Variable
+from dispatchcov.table import Table, Variable, show
 
 FINE, ERROR, BELOW = 0, 1, 2
 
@@ -34,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.append and not settings.append:
         store.erase(data)
     environment = {**os.environ, config.RUN: uuid.uuid4().hex, config.DATA: data}
+    environment.pop("PYTEST_CURRENT_TEST", None)  # a test that runs this command is none of the new run's
     try:
         status = subprocess.run(options.command, env=environment, check=False).returncode
     except OSError as error:
@@ -62,9 +62,8 @@ def combine(options: argparse.Namespace) -> int:
     data = store.combine(os.path.abspath(settings.data), options.paths, remove=options.remove)
     if not options.quiet:
         runs = len({shard.run for shard in data.shards})
-        print(
-            f"{settings.data}: {len(data.shards)} shards of {runs} runs, {sum(row.selected for row in data.rows)} decisions"
-        )
+        decisions = sum(row.selected for row in data.rows)
+        print(f"{settings.data}: {len(data.shards)} shards of {runs} runs, {decisions} decisions")
     return FINE
 
 

@@ -1,4 +1,6 @@
-"""Settings: ``[tool.dispatchcov]`` in pyproject.toml < ``DISPATCHCOV_*`` in the environment < arguments. One table of options."""
+"""Settings: ``[tool.dispatchcov]`` in pyproject.toml < ``DISPATCHCOV_*`` in the environment < arguments. One
+table of options.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ TABLE = "DISPATCHCOV_TABLE"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run is asked to do. The names are the keys of ``[tool.dispatchcov]``; lists are comma-separated in the environment."""
+    """What a run is asked to do. The names are the keys of ``[tool.dispatchcov]``; lists are comma-separated
+    in the environment.
+    """
 
     report: tuple[str, ...] = ()
     table: tuple[str, ...] = ()
@@ -35,7 +39,9 @@ class Settings:
 
 
 def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of the project in ``root`` with ``given`` arguments on top; a list argument replaces, None is not given."""
+    """The settings of the project in ``root`` with ``given`` arguments on top; a list argument replaces, None
+    is not given.
+    """
     settings = Settings()
     file = Path(root) / "pyproject.toml"
     for source, values in (

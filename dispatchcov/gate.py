@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dispatchcov.decide import show
 from dispatchcov.errors import UsageError, known
 from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.table import show
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is asked of results: ``fail_under`` percent of required partition bins, and partitions named in ``require``."""
+    """What is asked of results: ``fail_under`` percent of required partition bins, and partitions named in
+    ``require``.
+    """
 
     fail_under: float | None = None
     require: tuple[str, ...] = ()
@@ -31,7 +33,7 @@ class Verdict:
         return not self.failures
 
 
-def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # noqa: B008  # a frozen value
+def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen value
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
     _known_names(results, limits)
     if not results.tables and results.partial:

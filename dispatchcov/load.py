@@ -52,7 +52,9 @@ def _without_requirements(text: str, document: Document) -> str:
     root = document.root
     first = min((root.line(kind, 0) for kind in ("partition", "waiver") if root.values.get(kind)), default=0)
     if first and max(root.line(kind, i) for kind in ("kernel", "rule") for i in range(len(root.values[kind]))) > first:
-        raise document.fail("expected partitions and waivers after kernels and rules, in a table that is extended", first)
+        raise document.fail(
+            "expected partitions and waivers after kernels and rules, in a table that is extended", first
+        )
     return "\n".join(text.splitlines()[: first - 1]) if first else text
 
 

@@ -19,7 +19,9 @@ from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Table, Waiver
 
 @dataclass
 class _Group:
-    """The rows that agree in vector and kernel; ``rule`` is what the vector selects, ``before`` the number of rules passed."""
+    """The rows that agree in vector and kernel; ``rule`` is what the vector selects, ``before`` the number of
+    rules passed.
+    """
 
     vector: int
     kernel: str
@@ -34,7 +36,9 @@ class _Group:
 
 
 def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.date, partial: bool) -> TableResults:
-    """Measure ``table`` on ``data``; ``needed`` is the evidence that every hit needs, ``partial`` means absence proves nothing."""
+    """Measure ``table`` on ``data``; ``needed`` is the evidence that every hit needs, ``partial`` means
+    absence proves nothing.
+    """
     rows = [row for row in data.rows if row.digest == table.digest]
     worker = _Measure(table, _groups(table, data, rows), rows, needed, today, partial)
     return TableResults(
@@ -152,7 +156,8 @@ class _Measure:
             state,
             reach,
             "feasible" if reach.hits else answer.state,
-            self.witness(answer, matches),
+            witness := self.witness(answer, matches),
+            self.decision(witness) if witness is not None else "",
             line,
             partition.required if partition else True,
             partition.illegal if partition else False,
@@ -174,6 +179,20 @@ class _Measure:
             if matches(_Group(vector, "", path[0], path)):
                 return facts
         return answer.witness
+
+    def decision(self, witness: dict[str, Value]) -> str:
+        """What ``witness`` would select, with what settled that the rule before it was not selected."""
+        table = self.table
+        vector = View.of(table, decide.DEFAULT_MACHINE).vector(tuple(witness[name] for name in table.names))
+        index, settled = decide.path(table, vector)
+        if index is None:
+            return "no rule"
+        chosen = f"{table.rules[index].name} -> {table.rules[index].kernel.name}"
+        if not settled or settled[-1] < 0:
+            return chosen
+        predicate = table.predicates[settled[-1]]
+        outcome = str(bool(vector >> predicate.index & 1)).lower()
+        return f"{chosen} (not {table.rules[index - 1].name}: {predicate.text} is {outcome})"
 
     # --- the items ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,6 @@
-"""The pytest plugin: options and hooks only. Nothing else of dispatchcov is imported until an option, marker or fixture asks."""
+"""The pytest plugin: options and hooks only. Nothing else of dispatchcov is imported until an option, marker
+or fixture asks.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dispatch-require",
         action="append",
         metavar="NAME",
-        help="partition (or rule) that must be hit, besides those the table requires; judged in partial runs too; repeatable",
+        help="partition (or rule) that must be hit, besides those of the table; also in partial runs; repeatable",
     )
     add(
         "--dispatch-fail-under",
@@ -75,7 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
     given = {name: config.getoption(f"dispatch_{name}", None) for name in OPTIONS}
     if all(value is None for value in given.values()) and not _configured(config):
         return
-    from dispatchcov import checks, config as settings
+    from dispatchcov import checks
+    from dispatchcov import config as settings
     from dispatchcov.errors import DispatchcovError
     from dispatchcov.session import Session
 
@@ -176,7 +179,9 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
-    """After the workers have ended and before the terminal's summary: the gate sets the exit status here, for every runner."""
+    """After the workers have ended and before the terminal's summary: the gate sets the exit status here, for
+    every runner.
+    """
     result = yield
     ours = session.config.stash.get(SESSION, None)
     if ours is not None:
@@ -200,7 +205,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def dispatch_trace(request: pytest.FixtureRequest) -> DispatchTrace:
-    """The decisions of this test: ``decisions``, ``assert_reached``, ``assert_kernel``, ``assert_fallback``, ``assert_not_reached``."""
+    """The decisions of this test: ``decisions``, ``assert_reached``, ``assert_kernel``, ``assert_fallback``,
+    ``assert_not_reached``.
+    """
     from dispatchcov import session as work
 
     return work.trace_for(request.node)

@@ -119,7 +119,8 @@ class Recorder:
     """Counts decisions while it is on.
 
     ``data_file`` None keeps counts in memory only (for a test that asserts its own path). A recorder that is started
-    while another is on takes its place until it is stopped. ``judges`` are tables that :attr:`extend <Table.rules_digest>`
+    while another is on takes its place until it is stopped. ``judges`` are tables that :attr:`extend
+    <Table.rules_digest>`
     those that decide: same rules, requirements of their own, by which decisions are recorded.
     """
 
@@ -294,7 +295,9 @@ class Recorder:
     # --- decisions --------------------------------------------------------------------------------------------------
 
     def judged(self, view: View) -> View:
-        """The view to record decisions of ``view`` by: of the table that judges them, if one with the same rules does."""
+        """The view to record decisions of ``view`` by: of the table that judges them, if one with the same
+        rules does.
+        """
         table = self.judges.get(view.table.rules_digest, view.table)
         return view if table is view.table else View.of(table, view.machine)
 

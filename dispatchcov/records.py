@@ -26,8 +26,10 @@ class TableText:
 class Row(NamedTuple):
     """Decisions of one shard that agree in all fields before the counts.
 
-    ``vector``: the outcome of predicate i is bit i. ``hardware``: the values of the table's hardware variables, in order.
-    ``kernel``: what ran by the account of code that decides itself, ``""`` where the table decided. ``inputs``: facts seen, in
+    ``vector``: the outcome of predicate i is bit i. ``hardware``: the values of the table's hardware
+    variables, in order.
+    ``kernel``: what ran by the account of code that decides itself, ``""`` where the table decided.
+    ``inputs``: facts seen, in
     the order of the table's variables: the first, then those at which an integer variable was smallest or largest.
     ``finished``: false while the test that these counts belong to had not ended. A named tuple, because there are many.
     """
@@ -60,7 +62,8 @@ class Outcome(NamedTuple):
 class Shard:
     """One process of one run. ``lines`` is the number of lines read: of two copies the longer one is the later one.
 
-    ``partial`` lists why absence proves nothing in this run; ``ended`` is false if the process never said that it ended.
+    ``partial`` lists why absence proves nothing in this run; ``ended`` is false if the process never said that
+    it ended.
     """
 
     name: str

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from dispatchcov.boxes import TRUE, Boxes
-from dispatchcov.decide import may_divide_by_zero, path
-from dispatchcov.expr import Value
+from dispatchcov.decide import path
+from dispatchcov.expr import Value, may_divide_by_zero
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, assign, every, leaves
 from dispatchcov.paths import region_name, settling
 from dispatchcov.realise import Found

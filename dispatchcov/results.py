@@ -20,9 +20,11 @@ MEASURES = ("partitions", "rules", "fallbacks", "splits", "regions")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What attests an item. ``hits`` are decisions of passing tests with the evidence needed; ``apart`` counts the others.
+    """What attests an item. ``hits`` are decisions of passing tests with the evidence needed; ``apart`` counts
+    the others.
 
-    ``evidence`` holds what any of the hits has; ``apart`` maps a phase or an outcome (``setup``, ``failed``, ``in progress``...)
+    ``evidence`` holds what any of the hits has; ``apart`` maps a phase or an outcome (``setup``, ``failed``,
+    ``in progress``...)
     to its decisions.
     """
 
@@ -35,10 +37,13 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that can be covered: a partition's bin, a rule, a predicate as sole reason, a side of a split, a region.
+    """One thing that can be covered: a partition's bin, a rule, a predicate as sole reason, a side of a split,
+    a region.
 
-    ``detail`` tells it from others of the same ``name``: the bin, the predicate, the region. ``reachable`` is ``feasible``,
-    ``unreachable`` (proved) or ``unknown``; ``witness`` is the smallest input known to reach it.
+    ``detail`` tells it from others of the same ``name``: the bin, the predicate, the region. ``reachable`` is
+    ``feasible``,
+    ``unreachable`` (proved) or ``unknown``; ``witness`` is the smallest input known to reach it and ``decision`` what it
+    would select, in words.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Item:
     reach: Reach
     reachable: str
     witness: dict[str, Value] | None = None
+    decision: str = ""
     line: int = 0
     required: bool = True
     illegal: bool = False
@@ -164,7 +170,8 @@ class Results:
         evidence: Iterable[str] = (),
         today: datetime.date | None = None,
     ) -> Results:
-        """Measure ``data`` against ``tables`` and the tables it was recorded with; ``evidence`` is what every hit needs.
+        """Measure ``data`` against ``tables`` and the tables it was recorded with; ``evidence`` is what every
+        hit needs.
 
         Raises :class:`DigestError` if a table of ``tables`` is another version of one in ``data``.
         """
@@ -218,8 +225,9 @@ def _same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
             judged[recorded.op] = parse_table(recorded.text, source=recorded.source)
             if judged[recorded.op].digest != recorded.digest:
                 raise DigestError(
-                    f"{recorded.op}: the recorded text of {recorded.source} has digest {judged[recorded.op].digest[:12]}, "
-                    f"expected {recorded.digest[:12]}; the data file was changed or made by another version of dispatchcov"
+                    f"{recorded.op}: expected the recorded text of {recorded.source} to have digest "
+                    f"{recorded.digest[:12]}, got {judged[recorded.op].digest[:12]}; the data file was changed or made "
+                    "by another version of dispatchcov"
                 )
         elif known.digest != recorded.digest:
             raise DigestError(

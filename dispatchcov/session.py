@@ -238,7 +238,9 @@ def evidence_of(decision: Decision) -> set[str]:
 
 
 def check_marker(trace: DispatchTrace, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """What ``@pytest.mark.dispatch`` asks of the decisions of a test; raises ``AssertionError`` or :class:`UsageError`."""
+    """What ``@pytest.mark.dispatch`` asks of the decisions of a test; raises ``AssertionError`` or
+    :class:`UsageError`.
+    """
     allowed = ("kernel", "fallback", "evidence")
     for name in kwargs:
         if name not in allowed:

@@ -33,7 +33,9 @@ def plain(value: Value) -> str:
     """A fact as a person reads it: ``4``, ``true``, ``float16``; a string that would be misread, in quotes."""
     if isinstance(value, bool):
         return str(value).lower()
-    return value if isinstance(value, str) and PLAIN.fullmatch(value) and value.isprintable() else brief(value)
+    if isinstance(value, str):
+        return value if PLAIN.fullmatch(value) and value.isprintable() else repr(value)
+    return brief(value)
 
 
 def show(facts: Mapping[str, Value]) -> str:
@@ -262,7 +264,8 @@ class Table:
         outside = self.outside(facts) if domain else ()
         if outside:
             variable = self.variable(outside[0])
-            got = plain(facts[variable.name])
+            value = facts[variable.name]
+            got = brief(value) if isinstance(value, str) and len(value) > 100 else plain(value)
             raise FactsError(f"{self.op}: expected {variable.name} to be {variable.domain()}, got {got}")
         return facts
 

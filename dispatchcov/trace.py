@@ -1,7 +1,9 @@
 """The raw trace: every decision as one JSON line, for people and tools that want to see them one by one.
 
-A line has ``op``, ``rule``, ``kernel``, ``facts``, ``predicates`` (text to outcome, all of the table), ``fallbacks`` (rule, failed
-predicates, values, sole), ``test``, ``phase``, ``machine`` and ``pid``. Lines are appended whole, so several processes may share a file.
+A line has ``op``, ``rule``, ``kernel``, ``facts``, ``predicates`` (text to outcome, all of the table),
+``fallbacks`` (rule, failed
+predicates, values, sole), ``test``, ``phase``, ``machine`` and ``pid``. Lines are appended whole, so several
+processes may share a file.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ KEYS = {
     "bool": (),
 }
 MAX_NAME = 80
+MAX_VALUE = 200
 
 
 def read_variables(entry: Entry) -> dict[str, Variable]:
@@ -64,6 +65,10 @@ def _values(entry: Entry, kind: str) -> tuple[int | str | bool, ...]:
     values = entry.strings("values") if kind == "enum" else entry.integers("values")
     if not values and ("values" in entry or kind == "enum"):
         raise entry.fail(f"expected values to list at least one {'string' if kind == 'enum' else 'integer'}", "values")
+    for position, value in enumerate(values):
+        if isinstance(value, str) and len(value) > MAX_VALUE:
+            wanted = f"a value of at most {MAX_VALUE} characters"
+            raise entry.fail(f"expected {wanted}, got {brief(value)}", "values", position)
     for key in ("min", "max", "multiple_of"):
         if values and key in entry:
             raise entry.fail(f"expected either values or {key}, got both", key)

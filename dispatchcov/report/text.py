@@ -1,19 +1,23 @@
-"""The report for a terminal: partitions with their states, what is uncovered with an input that reaches it, totals, the gate."""
+"""The report for a terminal: partitions with their states, what is uncovered with an input that reaches it,
+totals, the gate.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 
-from dispatchcov.decide import DEFAULT_MACHINE, View, path, show
 from dispatchcov.gate import Verdict
 from dispatchcov.results import Item, Results, TableResults, Totals
+from dispatchcov.table import show
 
 SHOWN = 12
 
 
 def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
-    """The whole report; ``missing`` adds, under each item that is not covered, a witness and the decision it would take."""
+    """The whole report; ``missing`` adds, under each item that is not covered, a witness and the decision it
+    would take.
+    """
     lines: list[str] = []
     for table in results.tables:
         lines += _table(table, missing)
@@ -29,23 +33,18 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
     yield f"{table.op}  {results.decisions} decisions  machine: {machines}"
     yield f"table {near(table.source)}  digest {table.digest[:12]}"
     yield ""
-    rows = [
-        (item.name, item.detail, _state(item), str(item.reach.hits), _tests(item), _evidence(item))
-        for item in results.partitions
-    ]
-    yield from _columns(
-        ("partition", "bin", "state", "hits", "tests", "evidence"), rows, results.partitions, missing, results
-    )
+    yield from _partitions(results.partitions, missing)
     yield ""
     reached = [item.name for item in results.rules if item.state == "hit"]
     yield f"rules reached: {', '.join(reached) or 'none'}"
     if missing:
-        yield from _uncovered("rules never selected", results.rules, results)
-        yield from _uncovered("sides of splits never taken", results.splits, results)
-        yield from _uncovered("predicates never the sole reason of a fallback", results.fallbacks, results)
-        yield from _uncovered("regions never entered", results.regions, results)
+        yield from _uncovered("rules never selected", results.rules)
+        yield from _uncovered("sides of splits never taken", results.splits)
+        yield from _uncovered("predicates never the sole reason of a fallback", results.fallbacks)
+        yield from _uncovered("regions never entered", results.regions)
     for mismatch in results.mismatches:
-        yield f"MISMATCH ({mismatch.kind}) {mismatch.rule}: expected {mismatch.expected}, got {mismatch.got}: {show(mismatch.facts)}"
+        seen = f"expected {mismatch.expected}, got {mismatch.got}"
+        yield f"MISMATCH ({mismatch.kind}) {mismatch.rule}: {seen}: {show(mismatch.facts)}"
 
 
 def near(path: str) -> str:
@@ -63,10 +62,6 @@ def _state(item: Item) -> str:
     return text if item.required else f"{text} (optional)"
 
 
-def _tests(item: Item) -> str:
-    return str(len(item.reach.tests))
-
-
 def _evidence(item: Item) -> str:
     parts = [", ".join(item.reach.evidence)] if item.reach.evidence else []
     if item.reach.apart:
@@ -76,20 +71,14 @@ def _evidence(item: Item) -> str:
     return "; ".join(parts)
 
 
-def _columns(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    items: Sequence[Item],
-    missing: bool,
-    results: TableResults,
-) -> Iterator[str]:
+def _partitions(items: Sequence[Item], missing: bool) -> Iterator[str]:
+    head = ("partition", "bin", "state", "hits", "tests", "evidence")
+    rows = [(i.name, i.detail, _state(i), str(i.reach.hits), str(len(i.reach.tests)), _evidence(i)) for i in items]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
 
     def line(row: Sequence[str]) -> str:
-        cells = [
-            f"{cell:>{w}}" if name in ("hits", "tests") else f"{cell:<{w}}"
-            for name, cell, w in zip(head, row, widths, strict=False)
-        ]
+        aligned = "<<<>>"
+        cells = [f"{cell:{side}{width}}" for cell, side, width in zip(row, aligned, widths, strict=False)]
         return "  ".join([*cells, row[-1]]).rstrip()
 
     yield line(head)
@@ -97,35 +86,19 @@ def _columns(
     for row, item in zip(rows, items, strict=True):
         yield line(row)
         if missing and item.state in ("missed", "not-run", "elsewhere") and not item.illegal:
-            yield from _witness(item, results, "    ")
+            yield from _witness(item, "    ")
 
 
-def _witness(item: Item, results: TableResults, indent: str) -> Iterator[str]:
+def _witness(item: Item, indent: str) -> Iterator[str]:
     """An input that reaches ``item`` and the decision it would take."""
     if item.witness is None:
         yield f"{indent}no input known: whether one exists was not analysed"
         return
     yield f"{indent}reached by  {show(item.witness)}"
-    yield f"{indent}would take  {would_take(results, item)}"
+    yield f"{indent}would take  {item.decision}"
 
 
-def would_take(results: TableResults, item: Item) -> str:
-    """The decision for the witness of ``item`` on one line, with what settled that the rule before it was not selected."""
-    assert item.witness is not None
-    table = results.table
-    vector = View.of(table, DEFAULT_MACHINE).vector(tuple(item.witness[name] for name in table.names))
-    index, settled = path(table, vector)
-    if index is None:
-        return "no rule"
-    chosen = f"{table.rules[index].name} -> {table.rules[index].kernel.name}"
-    if not settled or settled[-1] < 0:
-        return chosen
-    predicate = table.predicates[settled[-1]]
-    outcome = str(bool(vector >> predicate.index & 1)).lower()
-    return f"{chosen} (not {table.rules[index - 1].name}: {predicate.text} is {outcome})"
-
-
-def _uncovered(title: str, items: Sequence[Item], results: TableResults) -> Iterator[str]:
+def _uncovered(title: str, items: Sequence[Item]) -> Iterator[str]:
     missed = [item for item in items if item.state in ("missed", "not-run")]
     elsewhere = [item for item in items if item.state == "elsewhere"]
     if elsewhere:

@@ -6,7 +6,24 @@ import functools
 
 from hypothesis import strategies as st
 
-from dispatchcov.expr import And, Bin, Call, Compare, Const, Expr, In, Not, Or, Var, join, negate, to_text
+from dispatchcov.errors import ExpressionError
+from dispatchcov.expr import (
+    And,
+    Bin,
+    Call,
+    Compare,
+    Const,
+    Expr,
+    In,
+    Not,
+    Or,
+    Var,
+    check_divisors,
+    join,
+    names,
+    negate,
+    to_text,
+)
 from dispatchcov.load import parse_table
 from dispatchcov.table import Table
 
@@ -38,13 +55,16 @@ def _numbers(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 NUMBERS = st.recursive(st.one_of(st.sampled_from("MN").map(Var), SMALL.map(Const)), _numbers, max_leaves=6)
 
 
+READING = NUMBERS.filter(names)
+
+
 def _comparisons(condition: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     strings = st.sampled_from(ENUM)
     return st.one_of(
-        st.builds(Compare, RELATIONS, NUMBERS, NUMBERS),
+        st.builds(Compare, RELATIONS, READING, NUMBERS),
         st.builds(Compare, st.sampled_from(["==", "!="]), st.just(Var("d")), strings.map(Const)),
         st.builds(Compare, st.sampled_from(["==", "!="]), condition, condition),
-        st.builds(In, NUMBERS, st.lists(SMALL, min_size=1, max_size=3).map(tuple)),
+        st.builds(In, READING, st.lists(SMALL, min_size=1, max_size=3).map(tuple)),
         st.builds(In, st.just(Var("d")), st.lists(strings, min_size=1, max_size=3).map(tuple)),
         st.builds(In, st.just(Var("b")), st.lists(st.booleans(), min_size=1, max_size=2).map(tuple)),
     )
@@ -66,6 +86,18 @@ CONDITIONS = st.recursive(
 EXPRESSIONS = st.one_of(NUMBERS, CONDITIONS, st.booleans().map(Const), st.text(max_size=5).map(Const))
 
 
+def divides_by_zero_always(tree: Expr) -> bool:
+    """Is ``tree`` one that a table may not have?"""
+    try:
+        check_divisors(tree)
+    except ExpressionError:
+        return True
+    return False
+
+
+GUARDS = CONDITIONS.filter(lambda tree: not divides_by_zero_always(tree))
+
+
 def quoted(text: str) -> str:
     """``text`` as a basic string of TOML."""
     plain = {'"': '\\"', "\\": "\\\\"}
@@ -76,7 +108,7 @@ def quoted(text: str) -> str:
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Table, list[Expr]]:
     """A table with random guards, and the guards; the last rule has none in half of the tables."""
-    guards = draw(st.lists(CONDITIONS, min_size=1, max_size=4))
+    guards = draw(st.lists(GUARDS, min_size=1, max_size=4))
     lines = ["[table]", 'op = "random::table"', "[variables]", VARIABLES, "[[kernel]]", 'name = "k"']
     for index, guard in enumerate(guards):
         lines += ["[[rule]]", f'name = "r{index}"', f"when = {quoted(to_text(guard))}", 'kernel = "k"']

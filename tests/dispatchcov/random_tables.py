@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from dispatchcov.decide import DEFAULT_MACHINE, View, path
-from dispatchcov.domain import size
+from dispatchcov.decide import DEFAULT_MACHINE, View
+from dispatchcov.domain import Size, size
 from dispatchcov.expr import Value
 from dispatchcov.load import parse_table
 from dispatchcov.table import Table, Variable
 
-INTS = ("a", "b")
-NAMES = ("a", "b", "c", "e", "flag")
 CONSTANT = st.integers(-7, 9)
 DIVISOR = st.sampled_from([1, 2, 3, 4, 6, -2, -3])
 
@@ -61,7 +61,9 @@ OTHER = st.sampled_from(
     ["e == 'x'", "e != 'y'", "e in ['x', 'z']", "flag", "not flag", "flag == False"]
     + ["c >= 4", "c % 3 == 1", "c in [2, 90]", "12 % (c - 2) == 2", "(flag or not flag) == flag"]
 )
-SHARED = st.sampled_from(["a < b", "a * b >= 12", "a % (b * b + 1) == 0", "a == b", "a + c > 9", "a // b == 1", "b < c"])
+SHARED = st.sampled_from(
+    ["a < b", "a * b >= 12", "a % (b * b + 1) == 0", "a == b", "a + c > 9", "a // b == 1", "b < c"]
+)
 
 
 @functools.cache
@@ -107,23 +109,31 @@ def domains(draw: st.DrawFn) -> str:
 
 @functools.cache
 @st.composite
-def tables(draw: st.DrawFn, *, shared: bool = False) -> tuple[Table, str]:
-    """A table over a, b (small ranges), c (listed, hardware), e (enum) and flag; and a condition to ask for."""
+def tables(draw: st.DrawFn, *, shared: bool = False) -> Table:
+    """A table over a, b (small ranges), c (listed, hardware), e (enum) and flag, with one partition of its first rule.
+
+    With ``shared`` some predicates read several variables.
+    """
     rules = draw(st.lists(conditions(shared=shared), min_size=2, max_size=5))
-    asked = draw(predicates(shared=shared))
     text = [
         "[table]\nop = 'random::table'\n[variables]",
         f"a = {draw(domains())}\nb = {draw(domains())}",
         "c = { type = 'int', values = [4, -3, 2, 90], hardware = true }",
-        "e = { type = 'enum', values = ['x', 'y', 'z'] }\nflag = { type = 'bool' }",
+        "e = { type = 'enum', values = ['x', 'y', 'z'] }",
+        f"flag = {{ type = 'bool', hardware = {str(draw(st.booleans())).lower()} }}",
         "[[kernel]]\nname = 'k'",
     ]
     for i, guard in enumerate(rules):
-        text.append(f"[[rule]]\nname = 'r{i}'\nkernel = 'k'\nwhen = {guard!r}\nsplits = ['a % 2 == 0']")
+        text.append(f"[[rule]]\nname = 'r{i}'\nkernel = 'k'\nwhen = {toml(guard)}\nsplits = ['a % 2 == 0']")
     if draw(st.booleans()):
         text.append("[[rule]]\nname = 'rest'\nkernel = 'k'")
-    text.append(f"[[partition]]\nname = 'p'\nrule = 'r0'\nwhere = {asked!r}")
-    return parse_table("\n".join(text)), asked
+    text.append(f"[[partition]]\nname = 'p'\nrule = 'r0'\nwhere = {toml(draw(predicates(shared=shared)))}")
+    return parse_table("\n".join(text))
+
+
+def toml(text: str) -> str:
+    """``text`` as a TOML string."""
+    return json.dumps(text)
 
 
 @dataclass
@@ -131,11 +141,11 @@ class Tried:
     """The smallest of some inputs, and the values of the hardware variables with which there was one."""
 
     witness: dict[str, Value] | None = None
-    key: object = None
+    key: Size | None = None
     hardware: frozenset[tuple[Value, ...]] = frozenset()
 
 
-def inputs(variable: Variable) -> list[Value]:
+def values(variable: Variable) -> list[Value]:
     """Every value of a small domain."""
     if variable.values:
         return list(variable.values)
@@ -144,30 +154,30 @@ def inputs(variable: Variable) -> list[Value]:
     return [value for value in range(variable.min, variable.max + 1) if variable.contains(value)]
 
 
-def decisions(table: Table) -> Iterator[tuple[dict[str, Value], int]]:
-    """Every input that has a decision, with its vector."""
+def decisions(
+    table: Table, inputs: Iterable[tuple[Value, ...]] | None = None
+) -> Iterator[tuple[dict[str, Value], int]]:
+    """Each of ``inputs`` (default: all there are) that has a decision, with its vector."""
     vector = View.of(table, DEFAULT_MACHINE).vector
-    for values in itertools.product(*map(inputs, table.variables)):
+    for given in inputs or itertools.product(*map(values, table.variables)):
         try:
-            yield dict(zip(table.names, values, strict=True)), vector(values)
+            yield dict(zip(table.names, given, strict=True)), vector(given)
         except ZeroDivisionError:
             continue
 
 
-def try_all(table: Table, groups: Callable[[int], Iterator[object]]) -> dict[object, Tried]:
-    """Every input, sorted into the groups that ``groups`` gives for its vector."""
-    found: dict[object, Tried] = {}
-    for facts, vector in decisions(table):
+def tried(
+    table: Table,
+    groups: Callable[[int], Iterable[object]],
+    inputs: Iterable[tuple[Value, ...]] | None = None,
+) -> dict[object, Tried]:
+    """Each of ``inputs`` (default: all there are), sorted into the groups that ``groups`` gives for its vector."""
+    found: dict[object, Tried] = defaultdict(Tried)
+    for facts, vector in decisions(table, inputs):
         key = size(table.variables, facts)
-        hardware = tuple(facts[name] for name in table.hardware)
         for group in groups(vector):
-            tried = found.setdefault(group, Tried())
-            tried.hardware |= {hardware}
-            if tried.key is None or key < tried.key:  # type: ignore[operator]
-                tried.witness, tried.key = facts, key
+            best = found[group]
+            best.hardware |= {tuple(facts[name] for name in table.hardware)}
+            if best.key is None or key < best.key:
+                best.witness, best.key = facts, key
     return found
-
-
-def region_of(table: Table, vector: int) -> tuple[int | None, tuple[int, ...]]:
-    """The identity of the region of ``vector``."""
-    return path(table, vector)

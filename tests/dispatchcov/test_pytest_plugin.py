@@ -381,10 +381,8 @@ def test_children_count_under_their_test(project: pytest.Pytester, monkeypatch: 
 
 
 def test_a_killed_run_leaves_its_finished_tests(project: pytest.Pytester) -> None:
-    tests = (
-        GREEN
-        + "def test_z_killed():\n    import os, signal\n    scale(5)\n    scale(5)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    killed = "    import os, signal\n    scale(5)\n    scale(5)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    tests = f"{GREEN}def test_z_killed():\n{killed}"
     run_apart(project, "--dispatch-report", test_scale=tests)
     result = project.run(sys.executable, "-m", "dispatchcov.cli", "report")
     result.stdout.fnmatch_lines(["ragged * hit * 1 * 1 * apart: 2 in progress"])
@@ -399,7 +397,8 @@ def test_the_data_file_named_by_mistake_is_not_lost(project: pytest.Pytester) ->
 
 
 def test_the_plugin_imports_nothing_heavy(project: pytest.Pytester) -> None:
-    code = "import sys, dispatchcov.pytest_plugin; print([m for m in sys.modules if m.startswith('dispatchcov.') or m in ('torch', 'numpy')])"
+    loaded = "[m for m in sys.modules if m.startswith('dispatchcov.') or m in ('torch', 'numpy')]"
+    code = f"import sys, dispatchcov.pytest_plugin; print({loaded})"
     result = project.run(sys.executable, "-c", code)
     assert result.outlines == ["['dispatchcov.pytest_plugin']"]
 
@@ -415,7 +414,8 @@ def test_help_names_every_option() -> None:
 def test_a_suite_with_requirements_of_its_own(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(project.path))
     project.makefile(
-        ".toml", own='[table]\nextends = "small.toml"\n[[partition]]\nname = "big"\nrule = "vec4"\nwhere = "N >= 4096"\n'
+        ".toml",
+        own='[table]\nextends = "small.toml"\n[[partition]]\nname = "big"\nrule = "vec4"\nwhere = "N >= 4096"\n',
     )
     tests = CHILDREN.replace("o.scale(3); o.scale(3)", "o.scale(8192)") + "def test_big(): scale(4096)\n"
     result = run_apart(project, "--dispatch-table=own.toml", "--dispatch-report=json:out.json", test_scale=tests)

@@ -55,6 +55,7 @@ MISTAKES = [
     (N, "N = { type = 'int', hardware = true }", 4, "expected values, since a hardware variable lists its values"),
     (N, "N = { type = 'int', hardware = 1 }", 4, "expected hardware to be true or false, got the integer 1"),
     (DTYPE, "dtype.type = 'enum'", 6, "expected values to list at least one string"),
+    (DTYPE, f"dtype = {{ type = 'enum', values = ['{'b' * 201}'] }}", 6, "expected a value of at most 200 characters,"),
     (DTYPE, "dtype = { type = 'enum', values = [] }", 6, "expected values to list at least one string"),
     (DTYPE, "dtype = { type = 'enum', values = [1] }", 6, "expected values to be a list of strings, got the integer 1"),
     (DTYPE, "dtype = { type = 'enum', values = ['a'], min = 1 }", 6, "'min' does not go with type enum"),

@@ -1,0 +1,192 @@
+"""The command line as its users meet it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dispatchcov.cli import main
+from tests.dispatchcov.build import SMALL
+
+PROGRAM = """
+import sys, dispatchcov
+table = dispatchcov.load_table("small.toml")
+for n in map(int, sys.argv[1:]):
+    with table.decide(N=n, aligned=True, dtype="float16").launch():
+        pass
+if "9" in sys.argv:
+    sys.exit(9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in list(os.environ):
+        if name.startswith("DISPATCHCOV_"):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text(SMALL.replace('cross = ["dtype"]', ""))
+    Path("program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def run(*numbers: int, options: tuple[str, ...] = ()) -> int:
+    return main(["run", *options, "--", sys.executable, "program.py", *map(str, numbers)])
+
+
+def test_run_records_a_program_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(4, 8, 3) == 0
+    shown = capsys.readouterr().out
+    assert "demo::scale  3 decisions" in shown
+    assert "dispatch gate: passed" in shown
+    assert Path(".dispatchcov").exists()
+    assert list(Path().glob(".dispatchcov.*")) == []
+
+
+def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(4) == 2
+    assert run(9) == 9
+    assert run(4, options=("--append",)) == 0
+    assert main(["run", "--", sys.executable, "-c", "pass"]) == 1
+    assert "recorded nothing" in capsys.readouterr().err
+    assert main(["run", "--", "no-such-command"]) == 1
+    assert main(["run"]) == 1
+    assert main(["run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]) == 137
+
+
+def test_report_and_json_again(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4)
+    capsys.readouterr()
+    assert main(["report"]) == 2
+    assert "required partition ragged was not hit" in capsys.readouterr().out
+    assert main(["report", "-q"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 2)
+    assert main(["json", "-o", "out.json"]) == 2
+    assert json.loads(Path("out.json").read_text())["totals"]["partitions"] == {"covered": 1, "total": 2, "percent": 50}
+    assert main(["report", "--format", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["meta"]["format"] == 1
+    assert main(["report", "--require", "scalar"]) == 2
+    assert main(["report", "--fail-under", "50", "--evidence", "checked"]) == 2
+    assert main(["report", "--require", "scaler"]) == 1
+    assert "did you mean 'scalar'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["report", "json", "combine"])
+def test_no_data_is_an_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command]) == 1
+    assert "no data" in capsys.readouterr().err
+
+
+def test_data_by_option_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(4, 3, options=("--data", "elsewhere.db")) == 0
+    assert Path("elsewhere.db").exists()
+    monkeypatch.setenv("DISPATCHCOV_DATA", "elsewhere.db")
+    assert main(["report", "-q"]) == 0
+    monkeypatch.setenv("DISPATCHCOV_DATA", "nowhere.db")
+    assert main(["report", "-q"]) == 1
+
+
+def test_combine_keeps_inputs_and_merging_twice_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4, options=("--data", "a"))
+    run(3, options=("--data", "b"))
+    capsys.readouterr()
+    for _ in range(2):
+        assert main(["combine", "a", "b"]) == 0
+        assert capsys.readouterr().out == ".dispatchcov: 2 shards of 2 runs, 2 decisions\n"
+    assert Path("a").exists()
+    assert main(["report", "-q"]) == 0
+    assert main(["combine", "--remove", "a", "b"]) == 0
+    assert not Path("a").exists()
+
+
+def test_erase(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4)
+    assert main(["erase"]) == 0
+    assert capsys.readouterr().out.endswith(".dispatchcov: 1 files removed\n")
+    assert not Path(".dispatchcov").exists()
+    Path(".dispatchcov").write_text("mine")
+    assert main(["erase"]) == 1
+    assert Path(".dispatchcov").read_text() == "mine"
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "small.toml", "N=6", "aligned=true", "dtype=float16"]) == 0
+    shown = capsys.readouterr().out
+    assert "N % 4 = 2" in shown
+    assert "scalar: selected" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["small.toml", "N=6"], "missing aligned, dtype"),
+        (["small.toml", "N"], "expected VAR=VALUE, got 'N'"),
+        (["small.toml", "M=6"], "unknown variable 'M'; known: N, aligned, dtype"),
+        (["small.toml", "N=six", "aligned=1", "dtype=float16"], "expected N to be an integer >= 0, got 'six'"),
+        (["small.toml", "N=-1", "aligned=1", "dtype=float16"], "expected N to be an integer >= 0, got -1"),
+        (["small.toml", "N=1", "aligned=perhaps", "dtype=float16"], "expected aligned to be"),
+        (["small.toml", "N=1", "aligned=1", "dtype=float64"], "expected dtype to be one of float16, float32"),
+        (["none.toml", "N=1"], "none.toml: expected a readable TOML file"),
+    ],
+)
+def test_explain_mistakes(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_regions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["regions", "small.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("demo::scale: 3 regions")
+    assert "N=1 aligned=false dtype=float16" in shown
+    assert main(["regions", "small.toml", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [region["rule"] for region in document["regions"]] == ["vec4", "scalar", "scalar"]
+    assert document["regions"][1]["settled"] == ["N % 4 == 0"]
+
+
+def test_debug(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4)
+    capsys.readouterr()
+    assert main(["debug"]) == 0
+    shown = capsys.readouterr().out
+    assert "setting data: '.dispatchcov'" in shown
+    assert "recorded table demo::scale" in shown
+
+
+def test_bench_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quick", "-o", "bench.json"]) == 0
+    figures = json.loads(Path("bench.json").read_text())
+    assert figures["file"]["decisions"] == 100_000
+    assert figures["combine"]["rows"] == 20_000
+
+
+def test_help_and_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["run", "--help"], ["--version"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 0
+    for arguments in ([], ["no-such"], ["report", "--", "x"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+
+
+def test_an_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4, 3)
+    assert main(["report", "-o", "no/such/file"]) == 1
+    assert "cannot write no/such/file" in capsys.readouterr().err
+
+
+def test_a_pipe_that_closes_early() -> None:
+    run(4, 3)
+    command = f"{sys.executable} -m dispatchcov.cli json | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dispatchcov.gate import judge
+from dispatchcov.load import parse_table
+from dispatchcov.records import Data
+from dispatchcov.report.text import near, render, totals_text
+from dispatchcov.results import Results, Totals
+from tests.dispatchcov.build import SMALL, data, row
+
+TABLE = parse_table(SMALL, source="small.toml")
+HALF = row(TABLE, N=4, aligned=True, dtype="float16", launched=1)
+
+
+def text(records: Data, *, missing: bool = True) -> str:
+    results = Results.of(records)
+    return render(results, judge(results), missing=missing)
+
+
+def test_the_whole_report() -> None:
+    expected = f"""\
+demo::scale  1 decisions  machine: cpu
+table small.toml  digest {TABLE.digest[:12]}
+
+partition  bin            state   hits  tests  evidence
+---------  -------------  ------  ----  -----  --------
+vec4       dtype=float16  hit        1      1  selected, launched
+vec4       dtype=float32  MISSED     0      0
+    reached by  N=0 aligned=true dtype=float32
+    would take  vec4 -> ScaleVec4
+ragged                    MISSED     0      0
+    reached by  N=1 aligned=false dtype=float16
+    would take  scalar -> Scale (not vec4: N % 4 == 0 is false)
+
+rules reached: vec4
+rules never selected: 1 of 2
+    scalar:  N=0 aligned=false dtype=float16
+sides of splits never taken: 1 of 2
+    vec4 [N >= 1024: true]:  N=1024 aligned=true dtype=float16
+predicates never the sole reason of a fallback: 2 of 2
+    vec4 [N % 4 == 0]:  N=1 aligned=true dtype=float16
+    vec4 [aligned]:  N=0 aligned=false dtype=float16
+regions never entered: 2 of 3
+    scalar [vec4: not N % 4 == 0]:  N=1 aligned=false dtype=float16
+    scalar [vec4: not aligned]:  N=0 aligned=false dtype=float16
+
+covered: partitions 1/3 (33.33 %), rules 1/2 (50 %), fallbacks 0/2 (0 %), splits 1/2 (50 %), regions 1/3 (33.33 %)
+dispatch gate: FAILED, 2 reasons
+  - demo::scale: required partition vec4 [dtype=float32] was not hit
+  - demo::scale: required partition ragged was not hit"""
+    assert text(data(TABLE, HALF)) == expected
+
+
+def test_without_what_is_missing() -> None:
+    short = text(data(TABLE, HALF), missing=False)
+    assert "reached by" not in short
+    assert "never" not in short
+    assert "MISSED" in short
+
+
+def test_elsewhere_waived_illegal_optional_and_apart() -> None:
+    table = parse_table(
+        SMALL.replace("[[kernel]]", 'sm = { type = "int", values = [80, 120], hardware = true }\n[[kernel]]', 1)
+        + """
+[[partition]]
+name = "new"
+rule = "vec4"
+where = "sm >= 120"
+[[partition]]
+name = "never"
+rule = "scalar"
+where = "N == 7"
+illegal = true
+[[partition]]
+name = "nice"
+rule = "vec4"
+where = "N == 64"
+required = false
+[[waiver]]
+partition = "ragged"
+reason = "no such layer"
+expires = 2126-01-01
+"""
+    )
+    facts = {"N": 4, "aligned": True, "sm": 80}
+    rows = [row(table, dtype="float16", **facts), row(table, phase="setup", dtype="float32", **facts)]
+    lines = {line.split("  ")[0]: line for line in text(data(table, *rows)).splitlines()}
+    assert "elsewhere" in lines["new"]
+    assert "illegal, not hit" in lines["never"]
+    assert "missed (optional)" in lines["nice"]
+    assert "waived: no such layer (until 2126-01-01)" in lines["ragged"]
+    assert "apart: 1 setup" in lines["vec4"]
+
+
+def test_a_mismatch_is_shouted() -> None:
+    shown = text(data(TABLE, row(TABLE, N=4, aligned=True, dtype="float16", kernel="Scale")))
+    assert "MISMATCH (kernel) vec4: expected ScaleVec4, got Scale: N=4 aligned=true dtype=float16" in shown
+
+
+def test_paths_inside_the_working_directory_are_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    assert near(str(tmp_path / "a" / "t.toml")) == "t.toml"
+    assert near(str(tmp_path / "t.toml")) == str(tmp_path / "t.toml")
+    assert near("<table>") == "<table>"
+
+
+@pytest.mark.parametrize(
+    ("totals", "shown"),
+    [(Totals(0, 0), "none to cover"), (Totals(2, 3), "2/3 (66.67 %)"), (Totals(3, 3), "3/3 (100 %)")],
+)
+def test_totals(totals: Totals, shown: str) -> None:
+    assert totals_text(totals) == shown
