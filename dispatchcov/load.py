@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from dispatchcov.conditions import Conditions
 from dispatchcov.errors import TableError, brief, known
+from dispatchcov.extend import read_extension
 from dispatchcov.formula import Formula
 from dispatchcov.requirements import Requirements, read_waivers
 from dispatchcov.table import Kernel, Partition, Parts, Predicate, Rule, Table
@@ -20,45 +22,20 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 def load_table(path: str | os.PathLike[str]) -> Table:
     """The table in the TOML file ``path``; raises :class:`TableError` with file and line. Runs no code of the file."""
-    name = os.fspath(path)
-    document = Document(text := read_text(path), name)
-    head = document.root.table("table")
-    return _extended(document) if "extends" in head else Table(_parts(document, text))
+    document = Document(read_text(path), os.fspath(path))
+    if "extends" in document.root.table("table"):
+        extension = read_extension(document)
+        parts = _parts(extension.base, extension.requirements)
+        return Table(replace(parts, text=extension.text()))
+    return Table(_parts(document))
 
 
 def parse_table(text: str, *, source: str = "<table>") -> Table:
     """The table in the TOML ``text``; ``source`` names it in messages and reports. Raises :class:`TableError`."""
-    text = text.removeprefix("\ufeff")
-    document = Document(text, source)
-    return Table(_parts(document, text))
+    return Table(_parts(Document(text.removeprefix("\ufeff"), source)))
 
 
-def _extended(document: Document) -> Table:
-    """The table that ``document`` extends, with the partitions and waivers of ``document`` in place of its own."""
-    root = document.root.only("table", "partition", "waiver")
-    head = root.table("table").only("extends")
-    path = os.path.join(os.path.dirname(document.source), head.string("extends"))
-    base = Document(text := read_text(path), path)
-    if "extends" in base.root.table("table"):
-        raise head.fail(f"expected the file of a whole table, got {path!r}, which extends another", "extends")
-    if not root.tables("partition"):
-        raise document.fail("expected at least one [[partition]], got none")
-    own = _without_requirements(text, base) + "\n" + document.text[document.text.index("[[") :]
-    return Table(_parts(base, own, root))
-
-
-def _without_requirements(text: str, document: Document) -> str:
-    """``text`` without its partitions and waivers, which must stand in sections of their own at its end."""
-    root = document.root
-    first = min((root.line(kind, 0) for kind in ("partition", "waiver") if root.values.get(kind)), default=0)
-    if first and max(root.line(kind, i) for kind in ("kernel", "rule") for i in range(len(root.values[kind]))) > first:
-        raise document.fail(
-            "expected partitions and waivers after kernels and rules, in a table that is extended", first
-        )
-    return "\n".join(text.splitlines()[: first - 1]) if first else text
-
-
-def _parts(document: Document, text: str, requirements: Entry | None = None) -> Parts:
+def _parts(document: Document, requirements: Entry | None = None) -> Parts:
     root = document.root.only("table", "variables", "let", "kernel", "rule", "partition", "waiver")
     for key, what in (("variables", "[variables]"), ("kernel", "[[kernel]]"), ("rule", "[[rule]]")):
         if root.values.get(key) in (None, {}, []):
@@ -85,7 +62,7 @@ def _parts(document: Document, text: str, requirements: Entry | None = None) -> 
         tuple(partitions.values()),
         waivers,
         required.document.source,
-        text,
+        document.text,
     )
 
 

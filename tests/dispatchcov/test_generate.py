@@ -213,7 +213,8 @@ _bits_x = _Bits(_outcomes_x)
 
 
 def test_a_table_without_ranges_or_hardware() -> None:
-    text = '[table]\nop = "x"\n[variables]\nb = { type = "bool" }\n[[kernel]]\nname = "k"\n[[rule]]\nname = "a"\nkernel = "k"\n'
+    head = '[table]\nop = "x"\n[variables]\nb = { type = "bool" }\n'
+    text = head + '[[kernel]]\nname = "k"\n[[rule]]\nname = "a"\nkernel = "k"\n'
     view = parse_table(text).on(MACHINE)
 
     class Cell:
