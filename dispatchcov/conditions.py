@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dispatchcov import expr as ex
 from dispatchcov.errors import ExpressionError, brief, known
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, every
-from dispatchcov.table import Predicate, Variable
+from dispatchcov.parts import Predicate, Variable
 from dispatchcov.toml_read import Entry
 
 MAX_NODES = 4000

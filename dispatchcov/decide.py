@@ -23,10 +23,10 @@ from dispatchcov.errors import FactsError
 from dispatchcov.explain import explain
 from dispatchcov.expr import Value, may_divide_by_zero
 from dispatchcov.formula import blame, holds, leaves, settle
-from dispatchcov.table import show
+from dispatchcov.parts import Rule, show
 
 if TYPE_CHECKING:
-    from dispatchcov.table import Rule, Table
+    from dispatchcov.table import Table
 
 __all__ = [
     "DEFAULT_MACHINE", "Decision", "FallbackReason", "Recording", "View", "activate", "active", "explain", "fallbacks",

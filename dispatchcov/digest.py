@@ -8,7 +8,7 @@ from typing import Any
 
 from dispatchcov.expr import to_text
 from dispatchcov.formula import Every, Formula, Leaf, Opposite, leaves
-from dispatchcov.table import Partition, Parts, Variable
+from dispatchcov.parts import Partition, Parts, Variable
 
 
 def digest(parts: Parts) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchcov.expr import Compare, Const, Expr, Facts, In, Var, evaluate, to_text
 from dispatchcov.formula import Formula, Leaf, Opposite, Some, leaves
-from dispatchcov.table import Table, plain, show
+from dispatchcov.parts import plain, show
+
+if TYPE_CHECKING:
+    from dispatchcov.table import Table
 
 Outcome: TypeAlias = bool | None
 WORDS = {True: "true", False: "false", None: "undefined"}

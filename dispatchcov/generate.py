@@ -15,7 +15,8 @@ from dispatchcov.expr import Value, may_divide_by_zero, to_python
 from dispatchcov.formula import Every, Formula, Leaf, Opposite
 
 if TYPE_CHECKING:
-    from dispatchcov.table import Predicate, Table, Variable
+    from dispatchcov.parts import Predicate, Variable
+    from dispatchcov.table import Table
 
 MAX_REMEMBERED = 1 << 16
 

@@ -12,8 +12,9 @@ from dispatchcov.conditions import Conditions
 from dispatchcov.errors import TableError, brief, known
 from dispatchcov.extend import read_extension
 from dispatchcov.formula import Formula
+from dispatchcov.parts import Kernel, Partition, Parts, Predicate, Rule
 from dispatchcov.requirements import Requirements, read_waivers
-from dispatchcov.table import Kernel, Partition, Parts, Predicate, Rule, Table
+from dispatchcov.table import Table
 from dispatchcov.toml_read import Document, Entry, read_text
 from dispatchcov.variables import check_name, read_variables
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dispatchcov.conditions import Conditions
 from dispatchcov.errors import brief, known
 from dispatchcov.formula import every
-from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Variable, Waiver, plain
+from dispatchcov.parts import EVIDENCE, Bin, Partition, Rule, Variable, Waiver, plain
 from dispatchcov.toml_read import Entry
 
 MAX_BINS = 4096

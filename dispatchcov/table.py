@@ -6,167 +6,35 @@ first-match function.
 
 from __future__ import annotations
 
-import datetime
 import operator
 import os
-import re
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING
 
+from dispatchcov.decide import DEFAULT_MACHINE, Decision, View
+from dispatchcov.digest import digest, rules_digest
 from dispatchcov.errors import FactsError, brief, known
-from dispatchcov.expr import Expr, Value
-from dispatchcov.formula import ALWAYS, Formula
+from dispatchcov.explain import explain
+from dispatchcov.expr import Value
+from dispatchcov.parts import (
+    EVIDENCE,
+    Bin,
+    Kernel,
+    Partition,
+    Parts,
+    Predicate,
+    Rule,
+    Variable,
+    Waiver,
+    plain,
+    show,
+)
 
-if TYPE_CHECKING:
-    from dispatchcov.decide import Decision, View
-
-EVIDENCE = ("selected", "launched", "observed", "checked")
-
-
-PLAIN = re.compile(r"[^\s\"'\\=,]+")
-
-
-def plain(value: Value) -> str:
-    """A fact as a person reads it: ``4``, ``true``, ``float16``; a string that would be misread, in quotes."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return value if PLAIN.fullmatch(value) and value.isprintable() else repr(value)
-    return brief(value)
-
-
-def show(facts: Mapping[str, Value]) -> str:
-    """``facts`` on one line: ``M=4 K=4080 dtype=bfloat16 bias=true``."""
-    return " ".join(f"{name}={plain(value)}" for name, value in facts.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A fact that dispatch may read. ``type``: ``int``, ``enum`` or ``bool``; ``values`` is empty for a range."""
-
-    name: str
-    type: str
-    min: int | None = None
-    max: int | None = None
-    multiple_of: int = 1
-    values: tuple[Value, ...] = ()
-    hardware: bool = False
-    line: int = 0
-
-    @property
-    def kind(self) -> str:
-        """The type in the predicate language: ``int``, ``str`` or ``bool``."""
-        return "str" if self.type == "enum" else self.type
-
-    def domain(self) -> str:
-        """The values that the variable may have, as a person reads them."""
-        if self.values:
-            return "one of " + ", ".join(map(plain, self.values))
-        low = "" if self.min is None else f" >= {self.min}"
-        high = "" if self.max is None else f" <= {self.max}"
-        step = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
-        return f"an integer{low}{' and' if low and high else ''}{high}{step}"
-
-    def contains(self, value: Value) -> bool:
-        """Is ``value``, of the right type, in the declared domain?"""
-        if self.values:
-            return value in self.values
-        number = int(value)
-        return (
-            (self.min is None or number >= self.min)
-            and (self.max is None or number <= self.max)
-            and number % self.multiple_of == 0
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """An atomic comparison. ``text`` is as written (``let`` names kept), ``expr`` has them replaced."""
-
-    index: int
-    text: str
-    expr: Expr
-    reads: frozenset[str]
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """``symbol`` is what a profiler must show; ``requires`` is the contract, what an input must satisfy."""
-
-    name: str
-    symbol: str = ""
-    requires: Formula = ALWAYS
-    requires_text: str = ""
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """``guard`` chooses ``kernel``; ``splits`` are predicates that matter inside it."""
-
-    index: int
-    name: str
-    guard: Formula
-    when: str
-    kernel: Kernel
-    splits: tuple[Predicate, ...] = ()
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """One combination of the values that a partition is crossed with; ``label`` is empty for an uncrossed partition."""
-
-    label: str
-    values: tuple[tuple[str, Value], ...]
-    condition: Formula
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A named requirement over the inputs of ``rules`` (indices) for which ``condition`` holds, one per bin."""
-
-    name: str
-    rules: tuple[int, ...]
-    condition: Formula = ALWAYS
-    where: str = ""
-    bins: tuple[Bin, ...] = (Bin("", (), ALWAYS),)
-    required: bool = True
-    at_least: int = 1
-    illegal: bool = False
-    evidence: frozenset[str] = frozenset()
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Waiver:
-    """``partition`` need not be hit until the end of ``expires``, because of ``reason``."""
-
-    partition: str
-    reason: str
-    expires: datetime.date
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a table is made of; the constructor of :class:`Table` takes it whole."""
-
-    op: str
-    variables: tuple[Variable, ...]
-    lets: tuple[tuple[str, str], ...]
-    predicates: tuple[Predicate, ...]
-    kernels: tuple[Kernel, ...]
-    rules: tuple[Rule, ...]
-    partitions: tuple[Partition, ...]
-    waivers: tuple[Waiver, ...] = ()
-    source: str = "<table>"
-    text: str = field(default="", repr=False)
-
+__all__ = [
+    "EVIDENCE", "Bin", "Kernel", "Partition", "Parts", "Predicate", "Rule", "Table", "Variable", "Waiver",
+    "known_tables", "plain", "show",
+]  # fmt: skip
 
 # Not a WeakSet: its copy could be disturbed by a thread that makes a table.
 _tables: weakref.WeakValueDictionary[int, Table] = weakref.WeakValueDictionary()
@@ -182,9 +50,6 @@ class Table:
     """An operator's dispatch table; see :class:`Parts` for its fields, all of which are attributes here."""
 
     def __init__(self, parts: Parts) -> None:
-        from dispatchcov.decide import DEFAULT_MACHINE, View
-        from dispatchcov.digest import digest, rules_digest
-
         self.parts = parts
         self.op = parts.op
         self.variables = parts.variables
@@ -201,8 +66,8 @@ class Table:
         self.rules_digest = rules_digest(parts)
         self.views: dict[str, View] = {}
         self.code: CodeType | None = None
-        _tables[id(self)] = self
         self.decide: Callable[..., Decision] = View.of(self, DEFAULT_MACHINE).decide
+        _tables[id(self)] = self
         if "DISPATCHCOV_RUN" in os.environ:
             from dispatchcov.record import autostart
 
@@ -215,16 +80,10 @@ class Table:
         """The same table with a machine label, e.g. ``on("NVIDIA H200")`` or ``on("cpu", emulates="sm_90")``."""
         label = f"{machine}, emulates {emulates}" if emulates else machine
         view = self.views.get(label)
-        if view is None:
-            from dispatchcov.decide import View
-
-            view = View.of(self, label)
-        return view
+        return view if view is not None else View.of(self, label)
 
     def explain(self, **facts: Value) -> str:
         """The decision for ``facts`` as a person reads it; raises :class:`FactsError`."""
-        from dispatchcov.explain import explain
-
         return explain(self, facts)
 
     def variable(self, name: str) -> Variable:

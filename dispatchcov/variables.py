@@ -6,7 +6,7 @@ import keyword
 
 from dispatchcov.errors import brief
 from dispatchcov.expr import FUNCTIONS, NAME
-from dispatchcov.table import Variable
+from dispatchcov.parts import Variable
 from dispatchcov.toml_read import Entry, shown
 
 KEYS = {

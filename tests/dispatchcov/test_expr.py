@@ -32,7 +32,7 @@ from dispatchcov.expr import (
 )
 from tests.dispatchcov.expressions import CONDITIONS, EXPRESSIONS, FACTS, NUMBERS, TYPES
 
-ENOUGH = settings(max_examples=200, deadline=None)
+ENOUGH = settings(max_examples=120, deadline=None)
 
 
 def ceildiv(a: int, b: int) -> int:

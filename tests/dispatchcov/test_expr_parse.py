@@ -147,7 +147,7 @@ WORDS = [
 TOKENS = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.one_of(TOKENS, st.text(max_size=20)))
 @example("'\\\n'")
 @example("\r'\n\r")

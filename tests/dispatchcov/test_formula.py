@@ -33,7 +33,7 @@ def _larger(inner: st.SearchStrategy[Formula]) -> st.SearchStrategy[Formula]:
 
 
 FORMULAS = st.recursive(st.builds(Leaf, st.integers(0, COUNT - 1)), _larger, max_leaves=7)
-EACH = settings(max_examples=120, deadline=None)
+EACH = settings(max_examples=80, deadline=None)
 
 
 def python(formula: Formula, vector: int, log: list[int]) -> bool:

@@ -17,7 +17,7 @@ from dispatchcov.table import Table
 from tests.dispatchcov.expressions import FACTS, tables
 from tests.dispatchcov.small_table import SMALL, changed
 
-EACH = settings(max_examples=120, deadline=None)
+EACH = settings(max_examples=80, deadline=None)
 MACHINE = "a machine"
 
 

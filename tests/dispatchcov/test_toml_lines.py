@@ -160,7 +160,7 @@ PIECES = [
 ENDS = st.sampled_from(["\n", "\n", "\n", " ", "\r\n"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PIECES), ENDS), max_size=12))
 def test_scan_finds_what_the_parser_finds(pieces: list[tuple[str, str]]) -> None:
     text = "".join(piece + end for piece, end in pieces)
@@ -173,7 +173,7 @@ def test_scan_finds_what_the_parser_finds(pieces: list[tuple[str, str]]) -> None
     assert set(lines.places) == set(paths(document))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_scan_finds_what_the_parser_finds_in_a_table_with_a_typing_mistake(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(FP4)))
