@@ -35,15 +35,16 @@ def run(options: argparse.Namespace) -> int:
     environment = {**os.environ, config.RUN: uuid.uuid4().hex, config.DATA: data}
     environment.pop("PYTEST_CURRENT_TEST", None)  # a test that runs this command is none of the new run's
     try:
-        status = subprocess.run(options.command, env=environment, check=False).returncode
+        code = subprocess.run(options.command, env=environment, check=False).returncode
     except OSError as error:
         raise UsageError(f"run: cannot start {options.command[0]!r}: {error.strerror or error}") from None
+    status = code if code >= 0 else 128 - code  # as a shell says that a signal ended it
     if not store.shards_beside(data) and not os.path.exists(data):
         print(f"dispatchcov: {options.command[0]} recorded nothing: it loaded no dispatch table", file=sys.stderr)
         return status or ERROR
     store.combine(data, remove=True)
     judged = _report(options, settings, options.format)
-    return status if status > 0 else 128 - status if status < 0 else judged
+    return status or judged
 
 
 def report(options: argparse.Namespace) -> int:

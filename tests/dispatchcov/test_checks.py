@@ -45,7 +45,7 @@ def test_each_comparison_checks_what_was_decided_before(recorder: Recorder) -> N
     ):
         decision = decide()
         assert decision.counts[CHECKED] == number - 1
-        compare()  # type: ignore[no-untyped-call]
+        compare()
         assert decision.counts[CHECKED] == number
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ reason = "no such layer"
 expires = 2126-01-01
 """
     )
-    facts = {"N": 4, "aligned": True, "sm": 80}
+    facts: dict[str, Any] = {"N": 4, "aligned": True, "sm": 80}
     rows = [row(table, dtype="float16", **facts), row(table, phase="setup", dtype="float32", **facts)]
     lines = {line.split("  ")[0]: line for line in text(data(table, *rows)).splitlines()}
     assert "elsewhere" in lines["new"]
