@@ -98,7 +98,7 @@ def write(path: str, data: Data) -> None:
 
 
 def _fill(path: str, data: Data) -> None:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with contextlib.closing(_connect(path, "rw")) as connection:
         connection.execute("PRAGMA journal_mode=OFF")  # the file is thrown away if this fails
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute(f"PRAGMA application_id={APPLICATION}")
@@ -185,6 +185,7 @@ def read(path: str) -> Data:
     """What the data file ``path`` holds; raises :class:`DataError` for any other file, a later format and damage."""
     with open_regular(path, "a data file", MAX_BYTES) as stream:
         head = stream.read(100)
+        size = os.fstat(stream.fileno()).st_size
     whose = _whose(head)
     if whose != APPLICATION:
         got = "another program's SQLite file" if whose is not None else f"a file that begins with {head[:16]!r}"
@@ -193,11 +194,18 @@ def read(path: str) -> Data:
     if version != FORMAT:
         later = "; a later version of dispatchcov wrote it" if version > FORMAT else ""
         raise DataError(f"{path}: expected data file format {FORMAT}, got {version}{later}")
+    page = int.from_bytes(head[16:18], "big")
+    whole = (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32], "big")
+    if size != whole:
+        raise DataError(f"{path}: expected a data file of {whole} bytes, got {size}: it was cut or added to")
     try:
-        with contextlib.closing(_connect(path)) as connection:
+        # ``immutable``: no lock, and no journal or other file is looked for; the file is only ever replaced as a whole.
+        with contextlib.closing(_connect(path, "ro&immutable=1")) as connection:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT)
+            connection.execute("PRAGMA trusted_schema=OFF")
             _check_schema(path, connection)
             relations = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, ValueError) as error:
         raise DataError(f"{path}: expected a data file, cannot read it: {error}") from None
     return _Content(path, relations).data()
 
@@ -207,13 +215,8 @@ def _whose(head: bytes) -> int | None:
     return int.from_bytes(head[68:72], "big") if len(head) == 100 and head.startswith(b"SQLite format 3\0") else None
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    # ``immutable``: no lock, no journal and no other file is looked for; the file is only ever replaced as a whole.
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT)
-    connection.execute("PRAGMA trusted_schema=OFF")
-    return connection
+def _connect(path: str, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
 
 
 def _check_schema(path: str, connection: sqlite3.Connection) -> None:

@@ -27,6 +27,7 @@ slots. The array is removed once the shard has ended in order.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import datetime
 import errno
@@ -61,7 +62,7 @@ class ShardWriter:
     def __init__(self, data_file: str, run: str) -> None:
         self.path = shard_name(data_file)
         self.error: OSError | None = None
-        self.pending = b""
+        self._queue: collections.deque[bytes] = collections.deque()
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
             self._fd = os.open(self.path, flags, 0o644)
@@ -88,6 +89,11 @@ class ShardWriter:
     def mapped(self) -> bool:
         """Do counts survive the death of this process without being written?"""
         return self._map is not None
+
+    @property
+    def pending(self) -> bool:
+        """Are there lines that are not in the file yet?"""
+        return bool(self._queue)
 
     def _create_array(self) -> None:
         """Map the array; where the file system cannot reserve it, counts in progress are at-least counts in a list."""
@@ -128,13 +134,16 @@ class ShardWriter:
 
     def write(self, lines: list[dict[str, Any]]) -> None:
         """Append ``lines`` in one write; never raises for a full or failing disk."""
-        self.pending += b"".join(
-            json.dumps(line, separators=(",", ":"), default=plain).encode() + b"\n" for line in lines
-        )
+        encoded = [json.dumps(line, separators=(",", ":"), default=plain).encode() + b"\n" for line in lines]
+        if encoded:
+            self._queue.append(b"".join(encoded))
         try:
-            while self.pending:
-                written = os.write(self._fd, self.pending)
-                self.pending = self.pending[written:]
+            while self._queue:
+                written = os.write(self._fd, self._queue[0])
+                if written == len(self._queue[0]):
+                    self._queue.popleft()
+                else:
+                    self._queue[0] = self._queue[0][written:]
             self.error = None
         except OSError as error:
             self.error = error

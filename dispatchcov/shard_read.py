@@ -38,7 +38,7 @@ _FIELDS = {
     "partial": "reason (text)",
     "end": "nothing else",
 }
-_ANY = f'a JSON object whose "k" is one of {", ".join(_FIELDS)}'
+_ANY = f'a JSON object whose "k" is one of {", ".join(list(_FIELDS)[1:])}'
 _PROGRESS = (b'{"k":"row', b'{"k":"con')
 _CONTEXT = re.compile(rb'\{"k":"(?:context","id|row","context)":(\d{1,15}),')
 _about = itemgetter("id", "view", "vector", "hardware", "kernel", "inputs")
@@ -148,9 +148,7 @@ class _Reader:
                 else:
                     self._rare(number, kind, value)
             except (LookupError, TypeError):
-                kind = value.get("k") if type(value) is dict else None
-                wanted = f"a line {kind!r} with {_FIELDS[kind]}" if type(kind) is str and kind in _FIELDS else _ANY
-                self._problem(number, f"expected {wanted}, got {show(value)}")
+                self._problem(number, f"expected {_wanted(value)}, got {show(value)}")
 
     def _close(self, number: int, value: dict[str, Any]) -> None:
         context, test, phase, rows = integer(value["context"]), text(value["test"]), text(value["phase"]), value["rows"]
@@ -288,6 +286,12 @@ class _Reader:
         start = WIDTH * (slot if integer(slot) >= 0 else refuse(slot))
         counts = list(self.array[start : start + WIDTH])
         return counts if any(counts) else [1] + [0] * (WIDTH - 1)
+
+
+def _wanted(value: Any) -> str:
+    kind = value.get("k") if type(value) is dict else None
+    known = type(kind) is str and kind in _FIELDS and kind != "shard"
+    return f"a line {kind!r} with {_FIELDS[str(kind)]}" if known else _ANY
 
 
 def _cut(line: bytes) -> bool:

@@ -4,7 +4,9 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dispatchcov import shard_read, store
 from dispatchcov.errors import DataError
 from dispatchcov.record import Recorder
 from dispatchcov.records import Data
@@ -37,7 +40,7 @@ CLOSE = {"k": "close", "context": 2, "test": "t.py::t", "phase": "call", "rows":
 OUTCOME = {"k": "outcome", "test": "t.py::t", "outcome": "passed"}
 PARTIAL = {"k": "partial", "reason": "interrupted"}
 END = {"k": "end"}
-WHOLE = [HEAD, TABLE, VIEW, CONTEXT, ROW, CLOSE, OUTCOME, PARTIAL, END]
+WHOLE: list[dict[str, Any]] = [HEAD, TABLE, VIEW, CONTEXT, ROW, CLOSE, OUTCOME, PARTIAL, END]
 
 Read = Callable[..., Data]
 
@@ -51,13 +54,8 @@ def read(tmp_path: Path) -> Read:
         path = tmp_path / NAME
         path.write_bytes("".join(texts).encode("utf-8", "surrogateescape"))
         if counts is not None:
-            array = counts if isinstance(counts, bytes) else memoryview(bytearray(8 * len(counts)))
-            if not isinstance(array, bytes):
-                view = array.cast("q")
-                view[:] = memoryview(bytearray(8 * len(counts))).cast("q")
-                for place, count in enumerate(counts):
-                    view[place] = count
-            (tmp_path / (NAME + COUNTS)).write_bytes(array)
+            content = counts if isinstance(counts, bytes) else array("q", counts).tobytes()
+            (tmp_path / (NAME + COUNTS)).write_bytes(content)
         return read_shard(path)
 
     return reader
@@ -80,9 +78,7 @@ def problem(data: Data) -> str:
 def test_the_name_of_a_shard_tells_host_and_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "gpu.node_7é/..")
     name = shard_name("/data/.dispatchcov")
-    assert re.fullmatch(rf"/data/\.dispatchcov\.gpu-node-7----\.{os.getpid()}\.[0-9a-f]{{12}}\.jsonl", name) or re.fullmatch(
-        rf"/data/\.dispatchcov\.[-a-z0-9]+\.{os.getpid()}\.[0-9a-f]{{12}}\.jsonl", name
-    )
+    assert re.fullmatch(rf"/data/\.dispatchcov\.gpu-node-7----\.{os.getpid()}\.[0-9a-f]{{12}}\.jsonl", name)
     assert shard_name("/data/.dispatchcov") != name
 
 
@@ -173,7 +169,7 @@ def test_a_copy_keeps_the_name(read: Read, tmp_path: Path) -> None:
 
 
 def test_a_vector_may_exceed_64_bits(read: Read) -> None:
-    (row,) = read(HEAD, TABLE, VIEW, CLOSE | {"rows": [FINAL[:2] + ["f" * 40] + FINAL[3:]]}).rows
+    (row,) = read(HEAD, TABLE, VIEW, CLOSE | {"rows": [[1, 1, "f" * 40, *FINAL[3:]]]}).rows
     assert row.vector == 2**160 - 1
 
 
@@ -232,22 +228,340 @@ def test_two_contexts_of_one_test_and_phase_add_up(read: Read) -> None:
     assert [values[0] for values in row.inputs] == [20, 4, 40]
 
 
-def test_a_shard_whose_process_still_runs_is_read_again_if_it_grew(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the lines and the array a context may be closed and its slot used again: then the lines have grown."""
-    import dispatchcov.shard_read as module
-
+def test_a_shard_that_grew_while_it_was_read_is_read_again(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between lines and array a context may be closed and its slot used again, but then there are more lines."""
     read(HEAD, TABLE, VIEW, CONTEXT, ROW, counts=[5, 0, 0, 0])
-    real, calls = module._array, []
+    real = shard_read._array
+    calls: list[str] = []
 
-    def array(path: str, name: str) -> Any:
+    def grow(path: str, name: str) -> Any:
         if not calls:
+            later = (CLOSE, CONTEXT | {"id": 3, "test": "u"}, ROW | {"context": 3, "id": 2})
             with open(path, "a", encoding="utf-8") as stream:
-                for line in (CLOSE, CONTEXT | {"id": 3, "test": "u"}, ROW | {"context": 3, "id": 2}):
-                    stream.write(json.dumps(line, separators=(",", ":")) + "\n")
-            Path(path + COUNTS).write_bytes((9).to_bytes(8, "little") + bytes(24))
+                stream.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in later)
+            Path(path + COUNTS).write_bytes((9).to_bytes(8, sys.byteorder) + bytes(24))
         calls.append(name)
         return real(path, name)
 
-    monkeypatch.setattr(module, "_array", array)
-    path = next(path for path in Path(str(monkeypatch) and os.environ["PYTEST_TMP"]).iterdir())
-    assert path
+    monkeypatch.setattr(shard_read, "_array", grow)
+    data = read_shard(tmp_path / NAME)
+    assert [(row.test, row.selected, row.finished) for row in data.rows] == [("t.py::t", 5, True), ("u", 9, False)]
+    assert len(calls) == 2
+
+
+# --- reading what is not ----------------------------------------------------------------------------------------------
+
+
+def test_cut_anywhere_the_whole_lines_are_read(read: Read, tmp_path: Path) -> None:
+    read(*WHOLE)
+    whole = (tmp_path / NAME).read_bytes()
+    for size in range(len(whole)):
+        (tmp_path / NAME).write_bytes(whole[:size])
+        data = read_shard(tmp_path / NAME)
+        lines = whole[:size].count(b"\n") + (whole[size : size + 1] == b"\n")
+        assert [shard.problems for shard in data.shards] == [()] * (lines > 0)
+        assert [shard.lines for shard in data.shards] == [lines] * (lines > 0)
+        assert counted(data) == [(5, 4, 3, 2)] * (lines > 5) + [(1, 0, 0, 0)] * (lines == 5)
+        assert len(data.outcomes) == (lines > 6)
+
+
+def test_an_empty_file_is_a_shard_without_records(read: Read) -> None:
+    assert read() == Data()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["hello", "hello\n", "{}\n", "[]\n", "\n", "null\n", '{"k":"end"}\n', "\0" * 500, "SQLite format 3\0", "\udcff\n"],
+)
+def test_a_foreign_file_is_refused(read: Read, tmp_path: Path, content: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(content)
+    wanted = f'{tmp_path / NAME}:1: expected a shard, whose first line is {{"k":"shard",...}}, got '
+    assert str(caught.value).startswith(wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "expected shard format 1, got 2; a later version of dispatchcov wrote it"),
+        ({"format": 0}, "expected shard format 1, got 0"),
+        ({"format": "1"}, 'expected shard format 1, got "1"'),
+        ({"format": True}, "expected shard format 1, got true"),
+        ({"pid": "12"}, "expected a line 'shard' with name, run, host, started, counts (text) and pid"),
+        ({"pid": -1}, "expected a line 'shard' with"),
+        ({"run": 7}, "expected a line 'shard' with"),
+        ({"counts": None}, "expected a line 'shard' with"),
+    ],
+)
+def test_a_first_line_of_another_kind_is_refused(read: Read, tmp_path: Path, change: Any, message: str) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(f'{tmp_path / NAME}:1: {message}')}"):
+        read(HEAD | change, END)
+
+
+@pytest.mark.parametrize("kind", ["none", "directory", "fifo", "large"])
+def test_what_is_no_file_of_bounded_size_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = tmp_path / NAME
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "large":
+        path.write_text("x" * 100)
+        monkeypatch.setattr(shard_read, "MAX_BYTES", 99)
+    wanted = {
+        "none": "cannot read it: No such file or directory",
+        "directory": "a regular file of at most 1073741824 bytes, got something else than a regular file",
+        "fifo": "got something else than a regular file",
+        "large": "a regular file of at most 99 bytes, got 100 bytes",
+    }
+    with pytest.raises(DataError, match=re.escape(wanted[kind])):
+        read_shard(path)
+    with pytest.raises(DataError, match="null"):
+        read_shard("a\0b")
+
+
+NOT_LINES = [
+    "nonsense", "[1]", "3", "null", '"row"', "{}", '{"k":3}', '{"k":["row"]}', '{"k":"other"}', '{"k":"end"', "NaN",
+    "[" * 100_000, '{"k":"end"}{"k":"end"}', '{"k":"outcome","test":"t","outcome":1e3}', "\udcff", "\0\0", "",
+    '{"k":"outcome","test":"t","outcome":NaN}', "9" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", NOT_LINES, ids=lambda line: ascii(line[:20]))
+def test_a_line_that_is_none_is_named_and_the_rest_kept(read: Read, line: str) -> None:
+    data = read(*WHOLE[:4], line + "\n", *WHOLE[4:])
+    assert counted(data) == [(5, 4, 3, 2)]
+    assert re.match(r"line 5: expected a JSON object whose \"k\" is one of table, view, .*, got ", problem(data))
+    assert len(problem(data)) < 300
+    assert data.shards[0].ended
+    assert data.shards[0].lines == len(WHOLE) + 1
+
+
+WRONG_LINES: list[dict[str, Any]] = [
+    {"k": "table"}, TABLE | {"text": None}, TABLE | {"digest": ["d"]}, VIEW | {"id": "1"}, VIEW | {"digest": "e"},
+    VIEW | {"digest": []}, VIEW | {"machine": 3}, OUTCOME | {"test": 3}, OUTCOME | {"outcome": {}}, {"k": "outcome"},
+    PARTIAL | {"reason": None}, {"k": "partial"}, CLOSE | {"rows": 3}, CLOSE | {"rows": {}}, CLOSE | {"rows": "abc"},
+    CLOSE | {"test": 1}, CLOSE | {"context": "2"}, CLOSE | {"context": None}, {"k": "close"}, {"k": "shard"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRONG_LINES, ids=lambda line: ascii(line)[:40])
+def test_a_line_with_wrong_fields_is_named_with_what_was_expected(read: Read, line: dict[str, Any]) -> None:
+    data = read(*WHOLE[:5], line, *WHOLE[5:])
+    assert counted(data) == [(5, 4, 3, 2)]
+    kind = "a JSON object whose" if line["k"] == "shard" else f"a line '{line['k']}' with "
+    assert problem(data).startswith(f"line 6: expected {kind}")
+
+
+WRONG_VALUES: list[tuple[int, Any]] = [
+    (0, "1"), (0, None), (0, True), (1, 7), (1, None), (1, [1]), (2, 3), (2, ""), (2, "0x1"), (2, "A"), (2, "1 "),
+    (2, "-1"), (2, "1_0"), (2, None), (2, ["3"]), (2, "f" * 4097), (3, 90), (3, None), (3, [[90]]), (3, [None]),
+    (3, {"a": 1}), (3, [10**80]), (4, None), (4, 3), (5, []), (5, {}), (5, None), (5, [8]), (5, [INPUT, [8]]), (5, [[None]]),
+    (5, [[[8]]]), (5, ["abcd"]), (5, "ab"), (5, [[10**77 * 5]]), (5, [[{}]]), (6, -1), (6, 2**63), (6, "5"), (6, True),
+    (6, None), (9, -1), (9, 10**4000), (9, [1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "value"), WRONG_VALUES, ids=lambda value: ascii(value)[:20])
+def test_a_row_with_a_wrong_value_is_named_and_the_others_kept(read: Read, place: int, value: Any) -> None:
+    wrong = [*FINAL[:place], value, *FINAL[place + 1 :]]
+    others = [[2, *FINAL[1:]], [3, 1, "1", *FINAL[3:]]]
+    data = read(HEAD, TABLE, VIEW, CLOSE | {"rows": [others[0], wrong, others[1]]}, END)
+    assert counted(data) == [(5, 4, 3, 2)] * 2
+    wanted = "line 4: expected a line 'close' with context (integer), test, phase (text), rows (lists of id, view"
+    assert problem(data).startswith(wanted)
+
+
+@pytest.mark.parametrize("row", [[], [1], FINAL[:-1], [*FINAL, 1], None, 3, "abcdefghij", {"id": 1}], ids=ascii)
+def test_a_row_of_a_wrong_length_or_kind_is_named_and_the_others_kept(read: Read, row: Any) -> None:
+    data = read(HEAD, TABLE, VIEW, CLOSE | {"rows": [row, [2, *FINAL[1:]]]}, END)
+    assert counted(data) == [(5, 4, 3, 2)]
+    assert problem(data).startswith("line 4: expected a line 'close' with ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "1"}, {"context": "2"}, {"context": 9}, {"view": 3}, {"vector": 3}, {"hardware": 90}, {"kernel": None},
+        {"inputs": []}, {"slot": "0"}, {"slot": -1}, {"slot": None}, {"counts": [1]}, {"counts": [1, 2, 3, -4]},
+        {"counts": 3}, {"counts": ["a", 0, 0, 0]},
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_a_wrong_row_in_progress_is_named_and_the_others_kept(read: Read, change: dict[str, Any]) -> None:
+    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW | {"id": 5}, ROW | change, counts=[7, 0, 0, 0])
+    assert counted(data) == [(7, 0, 0, 0)]
+    assert problem(data).startswith("line 6: expected a line 'row' with context, id, view")
+
+
+@pytest.mark.parametrize("missing", ["id", "context", "view", "vector", "hardware", "kernel", "inputs", "slot"])
+def test_a_row_in_progress_without_a_field_is_named(read: Read, missing: str) -> None:
+    data = read(HEAD, TABLE, VIEW, CONTEXT, {key: value for key, value in ROW.items() if key != missing})
+    assert data.rows == ()
+    assert problem(data).startswith("line 5: expected a line 'row' with ")
+
+
+def test_without_its_close_line_a_context_falls_back_to_its_rows_in_progress(read: Read) -> None:
+    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, "damaged\n", OUTCOME, END)
+    assert [(row.selected, row.finished) for row in data.rows] == [(1, False)]
+    assert problem(data).startswith("line 6: ")
+
+
+def test_negative_counts_in_the_array_are_a_problem(read: Read) -> None:
+    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, counts=[5, -1, 0, 0])
+    assert data.rows == ()
+    assert problem(data).startswith("line 5: ")
+
+
+def test_lines_after_the_end_are_a_problem(read: Read) -> None:
+    for more in (OUTCOME, "garbage", '{"k":"par'):
+        assert problem(read(*WHOLE, more)).startswith("line 10: expected nothing after the line 'end', got ")
+
+
+def test_problems_are_listed_up_to_a_limit(read: Read) -> None:
+    (shard,) = read(HEAD, *["x\n"] * 1000, *WHOLE[1:]).shards
+    assert len(shard.problems) == MAX_PROBLEMS + 1
+    assert shard.problems[-1] == "and more"
+    assert shard.lines == 1000 + len(WHOLE)
+
+
+def test_halves_of_surrogate_pairs_are_written_out(read: Read) -> None:
+    """Neither a terminal nor SQLite takes them, and paths that are not UTF-8 have them."""
+    data = read(HEAD, TABLE | {"source": "\udcff.toml"}, VIEW, CLOSE | {"test": "t[\U0001f600\ud800]"}, END)
+    assert data.tables[0].source == "\\udcff.toml"
+    assert data.rows[0].test == "t[\U0001f600\\ud800]"
+
+
+@pytest.mark.parametrize("where", ["../secret", "/etc/passwd", "sub/array", "..", ".", "a\0b", "link", "fifo", "none"])
+def test_no_array_is_opened_but_a_plain_file_beside_the_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    folder = tmp_path / "folder"
+    (folder / "sub").mkdir(parents=True)
+    seven = (7).to_bytes(8, sys.byteorder) * 4
+    for path in (tmp_path / "secret", folder / "sub" / "array"):
+        path.write_bytes(seven)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "fifo")
+    lines = [HEAD | {"counts": where}, TABLE, VIEW, CONTEXT, ROW]
+    (folder / NAME).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    assert counted(read_shard(folder / NAME)) == [(1, 0, 0, 0)]
+    monkeypatch.chdir(folder)
+    assert counted(read_shard(NAME)) == [(1, 0, 0, 0)]
+    (folder / where.replace("/", "_")).unlink(missing_ok=True) if where in ("link", "fifo") else None
+    if where == "none":
+        (folder / where).write_bytes(seven)
+        assert counted(read_shard(NAME)) == [(7, 7, 7, 7)]
+
+
+ATOMS = st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.integers(), st.text(max_size=3), st.floats())
+VALUES = st.recursive(
+    ATOMS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A shard with some lines changed in a field, some bytes changed, and an end anywhere."""
+    lines: list[dict[str, Any]] = [{**line} for line in WHOLE]
+    for _ in range(draw(st.integers(0, 3))):
+        line = draw(st.sampled_from(lines))
+        key = draw(st.sampled_from(sorted(line)))
+        if key == "rows" and draw(st.booleans()):
+            row = list(FINAL)
+            row[draw(st.integers(0, len(row) - 1))] = draw(VALUES)
+            line[key] = [row, [2, *FINAL[1:]]]
+        else:
+            line[key] = draw(VALUES)
+    order = draw(st.permutations(lines[1:])) if draw(st.booleans()) else lines[1:]
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (lines[0], *order))
+    content = bytearray(text.encode("utf-8", "surrogatepass"))
+    for _ in range(draw(st.integers(0, 3))):
+        content[draw(st.integers(0, len(content) - 1))] = draw(st.integers(0, 255))
+    return bytes(content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=damaged(), counts=st.binary(max_size=40))
+def test_from_damaged_shards_comes_data_that_can_be_kept_or_a_data_error(
+    tmp_path: Path, content: bytes, counts: bytes
+) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(content)
+    (tmp_path / (NAME + COUNTS)).write_bytes(counts)
+    try:
+        data = read_shard(path)
+    except DataError:
+        return
+    assert store.merge(data, data) == store.merge(data)
+    store.save(tmp_path / "kept", data)
+    assert store.load(tmp_path / "kept", shards=False) == store.merge(data) if data.shards else True
+
+
+def finals() -> st.SearchStrategy[list[list[Any]]]:
+    fact = st.one_of(st.integers(0, 3), st.booleans(), st.sampled_from(["a", "é"]))
+    count = st.integers(0, 2)
+    row = st.tuples(
+        st.integers(0, 9), st.just(1), st.sampled_from(["0", "1", "ff"]), st.lists(fact, max_size=1), st.just("k"),
+        st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(fact, min_size=n, max_size=n), min_size=1, max_size=3)),
+        count, count, count, count,
+    )  # fmt: skip
+    return st.lists(row.map(list), max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=finals())
+def test_rows_read_all_at_once_are_those_read_one_by_one(rows: list[list[Any]]) -> None:
+    readers = [shard_read._Reader("x"), shard_read._Reader("x")]
+    for reader in readers:
+        reader._first(HEAD)
+        reader._lines(range(2, 5), [TABLE, VIEW, CLOSE | {"rows": rows}])
+    at_once = readers[0]._final_rows()
+    one_by_one = readers[1]._each(readers[1]._final_entries())
+    assert at_once is None or at_once == one_by_one
+    assert (at_once is None) == (len({row[0] for row in rows}) < len(rows))
+    assert readers[1].problems == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to mount a small file system")
+def test_on_a_disk_that_is_really_full_nothing_is_lost_that_fitted(tmp_path: Path) -> None:
+    script = """
+import subprocess
+if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", sys.argv[1]], capture_output=True).returncode:
+    print("no mount")
+    sys.exit()
+try:
+    table = demo()
+    with Recorder(os.path.join(sys.argv[1], "data")) as recorder:
+        for test in range(30):
+            recorder.enter(f"t{test}", "call")
+            table.decide(**facts())
+        filler = open(os.path.join(sys.argv[1], "filler"), "wb", buffering=0)
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            pass
+        for test in range(30, 60):
+            recorder.enter(f"t{test}", "call")
+            for sm in range(300):
+                table.decide(**facts(sm=sm))
+        assert "No space left" in recorder.lost, recorder.lost
+        filler.truncate(0)
+    from tests.dispatchcov.recording import recorded, totals
+    assert not recorder.lost
+    found = totals(recorded(os.path.join(sys.argv[1], "data")).rows)
+    assert found == {(f"t{test}", "call"): (1 if test < 30 else 300, 0, 0, 0) for test in range(60)}, found
+    print("fine")
+finally:
+    filler.close()
+    subprocess.run(["umount", sys.argv[1]], check=True)
+"""
+    said = run_script(script, tmp_path).strip()
+    if said == "no mount":
+        pytest.skip("cannot mount here")
+    assert said == "fine"
