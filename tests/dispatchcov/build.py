@@ -7,6 +7,7 @@ from typing import Any
 
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
+from dispatchcov.load import parse_table
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
 from dispatchcov.table import Table
 
@@ -74,3 +75,11 @@ def data(table: Table, *rows: Row, outcomes: Mapping[str, str] | None = None, pa
         tuple(rows),
         tuple(Outcome(shards[0], test, outcome) for test, outcome in sorted(named.items())),
     )
+
+
+def parsed(vec4: str = "", scalar: str = "") -> Table:
+    """The small table with more keys for its kernels."""
+    text = SMALL.replace('name = "ScaleVec4"', f'name = "ScaleVec4"\n{vec4}').replace(
+        'name = "Scale"\n', f'name = "Scale"\n{scalar}\n'
+    )
+    return parse_table(text, source="small.toml")
