@@ -9,7 +9,8 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 
-from dispatchcov import data_file as files
+from dispatchcov.data_file import is_data_file, is_sqlite, write
+from dispatchcov.data_file_read import read
 from dispatchcov.errors import DataError
 from dispatchcov.merge import merge
 from dispatchcov.records import Data, Shard
@@ -35,7 +36,7 @@ def load(data_file: Path, *, shards: bool = True) -> Data:
     path = os.fspath(data_file)
     beside = shards_beside(path) if shards else []
     with _undisturbed():
-        there = [files.read(path)] if os.path.lexists(path) else []
+        there = [read(path)] if os.path.lexists(path) else []
         data = merge(*there, *map(read_shard, beside))
     if not there and not data.shards:
         raise DataError(f"{path}: no data: expected a data file{' or shards beside it' if shards else ''}, got neither")
@@ -44,7 +45,7 @@ def load(data_file: Path, *, shards: bool = True) -> Data:
 
 def save(data_file: Path, data: Data) -> None:
     """Make ``data_file`` hold ``data``, as a whole or not at all; raises :class:`DataError`."""
-    files.write(os.fspath(data_file), data)
+    write(os.fspath(data_file), data)
 
 
 def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False) -> Data:
@@ -56,17 +57,17 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
     """
     path = os.fspath(data_file)
     with _alone(path), _undisturbed():
-        inputs = [found for given in paths for found in _inputs(os.fspath(given))] or shards_beside(path)
-        inputs = [found for found in dict.fromkeys(inputs) if not _same(found, path)]
-        there = [files.read(path)] if os.path.lexists(path) else []
-        read = [(name, files.read(name) if files.is_sqlite(name) else read_shard(name)) for name in inputs]
-        data = merge(*there, *(found for _, found in read))
+        inputs = [name for given in paths for name in _inputs(os.fspath(given))] or shards_beside(path)
+        inputs = [name for name in dict.fromkeys(inputs) if not _same(name, path)]
+        there = [read(path)] if os.path.lexists(path) else []
+        found = [(name, read(name) if is_sqlite(name) else read_shard(name)) for name in inputs]
+        data = merge(*there, *(records for _, records in found))
         if not there and not data.shards:
             raise DataError(f"{path}: no data: expected a data file, shards beside it or paths with some, got none")
         save(path, data)
         if remove:
-            for name, found in read:
-                if files.is_sqlite(name) or _done(found.shards):
+            for name, records in found:
+                if is_sqlite(name) or _done(records.shards):
                     _remove([name, name + COUNTS])
     return data
 
@@ -79,7 +80,7 @@ def erase(data_file: Path) -> int:
     path = os.fspath(data_file)
     names = _beside(path, _OURS)
     if os.path.lexists(path):
-        if not files.is_data_file(path):
+        if not is_data_file(path):
             raise DataError(f"{path}: expected a data file of dispatchcov, got another file; it is not removed")
         names.append(path)
     return _remove(names)
@@ -103,7 +104,7 @@ def _inputs(path: str) -> list[str]:
         names = sorted(os.path.join(path, name) for name in os.listdir(path))
     except OSError as error:
         raise DataError(f"{path}: expected a directory that can be read: {reason(error)}") from None
-    found = [name for name in names if re.search(f"{_SHARD.pattern}$", name) or files.is_data_file(name)]
+    found = [name for name in names if re.search(f"{_SHARD.pattern}$", name) or is_data_file(name)]
     if not found:
         raise DataError(f"{path}: no data: expected shards or data files in the directory, got none")
     return found
@@ -173,4 +174,7 @@ def _undisturbed() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():  # what there is now counts as old, and is not looked at again soon
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatchcov import data_file, store
+from dispatchcov import data_file, data_file_read, store
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.record import Recorder
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
@@ -300,24 +300,28 @@ CHANGES = {
     "negative": ("UPDATE rows SET checked = -1", "into table rows, got others"),
     "null": ("UPDATE rows SET finished = NULL", "into table rows, got others"),
     "neither": ("UPDATE rows SET finished = 2", "into table rows, got others"),
-    "no string": ("UPDATE rows SET test = 999", "into table rows, got others"),
+    "no context": ("UPDATE rows SET context = 999", "into table rows, got others"),
+    "no decision": ("UPDATE rows SET decision = NULL", "into table rows, got others"),
+    "no test": ("UPDATE contexts SET test = 999", "into table contexts, got others"),
+    "phase": ("UPDATE contexts SET phase = x'00'", "into table contexts, got others"),
     "no shard": ("UPDATE rows SET shard = 999", "into table rows, got others"),
-    "no digest": ("UPDATE rows SET digest = 'd1'", "into table rows, got others"),
-    "vector": ("UPDATE rows SET vector = test", "into table rows, got others"),
-    "inputs": ("UPDATE rows SET inputs = hardware", "into table rows, got others"),
-    "hardware": ("UPDATE rows SET hardware = inputs", "into table rows, got others"),
-    "json": ("UPDATE strings SET string = '[[NaN]]' WHERE string LIKE '[[%'", "into table rows, got others"),
-    "deep": ("UPDATE strings SET string = printf('%.*c', 90000, '[')", "into table rows, got others"),
-    "long": ("UPDATE strings SET string = replace(hex(zeroblob(90000)), '0', '9')", "into table rows, got others"),
-    "bytes": ("UPDATE strings SET string = x'ff'", "into table strings, got others"),
-    "not utf-8": ("UPDATE strings SET string = CAST(x'ff' AS TEXT)", "a data file, cannot read it: Could not decode"),
+    "no digest": ("UPDATE decisions SET digest = 'd1'", "into table decisions, got others"),
+    "machine": ("UPDATE decisions SET machine = NULL", "into table decisions, got others"),
+    "vector": ("UPDATE decisions SET vector = kernel", "into table decisions, got others"),
+    "inputs": ("UPDATE decisions SET inputs = hardware", "into table decisions, got others"),
+    "hardware": ("UPDATE decisions SET hardware = inputs", "into table decisions, got others"),
+    "json": ("UPDATE decisions SET inputs = '[[NaN]]'", "into table decisions, got others"),
+    "deep": ("UPDATE decisions SET inputs = printf('%.*c', 90000, '[')", "into table decisions, got others"),
+    "long": ("UPDATE decisions SET hardware = replace(hex(zeroblob(90)), '0', '9')", "into table decisions"),
+    "bytes": ("UPDATE tests SET test = x'ff'", "into table tests, got others"),
+    "not utf-8": ("UPDATE tests SET test = CAST(x'ff' AS TEXT)", "a data file, cannot read it: Could not decode"),
     "name": ("UPDATE shards SET name = NULL", "into table shards, got others"),
     "partial": ("UPDATE shards SET partial = '[1]'", "into table shards, got others"),
     "problems": ("UPDATE shards SET problems = '{}'", "into table shards, got others"),
     "pid": ("UPDATE shards SET pid = 'x'", "into table shards, got others"),
     "table": ("UPDATE tables SET text = x'00'", "into table tables, got others"),
     "outcome": ("UPDATE outcomes SET outcome = NULL", "into table outcomes, got others"),
-    "huge": ("INSERT INTO strings VALUES (777, zeroblob(600000))", "cannot read it: string or blob too big"),
+    "huge": ("INSERT INTO tests VALUES (777, zeroblob(600000))", "cannot read it: string or blob too big"),
 }  # fmt: skip
 
 
@@ -327,7 +331,7 @@ def test_a_data_file_with_other_contents_is_refused(path: str, monkeypatch: pyte
     record_run(path)
     combine(path, remove=True)
     sqlite_file(path, statement)
-    monkeypatch.setattr(data_file, "MAX_TEXT", 500_000)
+    monkeypatch.setattr(data_file_read, "MAX_TEXT", 500_000)
     with pytest.raises(DataError) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}: expected ")
