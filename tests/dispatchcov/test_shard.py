@@ -19,7 +19,8 @@ from dispatchcov.errors import DataError
 from dispatchcov.record import Recorder
 from dispatchcov.records import Data
 from dispatchcov.shard import COUNTS, SLOTS, WIDTH, ShardWriter, shard_name
-from dispatchcov.shard_read import MAX_PROBLEMS, read_shard
+from dispatchcov.shard_lines import MAX_PROBLEMS, ShardLines
+from dispatchcov.shard_read import read_shard
 from tests.dispatchcov.recording import TEXT, demo, facts, run_script
 
 NAME = ".dispatchcov.host.12.0123456789ab.jsonl"
@@ -516,15 +517,17 @@ def finals() -> st.SearchStrategy[list[list[Any]]]:
 @settings(max_examples=200, deadline=None)
 @given(rows=finals())
 def test_rows_read_all_at_once_are_those_read_one_by_one(rows: list[list[Any]]) -> None:
-    readers = [shard_read._Reader("x"), shard_read._Reader("x")]
-    for reader in readers:
-        reader._first(HEAD)
-        reader._lines(range(2, 5), [TABLE, VIEW, CLOSE | {"rows": rows}])
-    at_once = readers[0]._final_rows()
-    one_by_one = readers[1]._each(readers[1]._final_entries())
+    readers = []
+    for _ in range(2):
+        lines = ShardLines("x")
+        lines.first(HEAD)
+        lines.take(enumerate([TABLE, VIEW, CLOSE | {"rows": rows}], 2))
+        readers.append(shard_read._Rows(lines, NAME))
+    at_once = readers[0].final_rows()
+    one_by_one = readers[1].each(readers[1].final_entries())
     assert at_once is None or at_once == one_by_one
     assert (at_once is None) == (len({row[0] for row in rows}) < len(rows))
-    assert readers[1].problems == []
+    assert readers[1].lines.problems == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to mount a small file system")

@@ -542,10 +542,10 @@ def test_erase_removes_what_is_ours_and_nothing_else(path: str, tmp_path: Path) 
 
 
 def test_the_data_file_does_not_grow_with_decisions(tmp_path: Path) -> None:
-    """A million decisions are 100 tests of 10,000; here each test makes 300 and then 3,000."""
+    """A million decisions are 100 tests of 10,000; here each test makes 200 and then 2,000."""
     table = demo()
     sizes = []
-    for each in (300, 3000):
+    for each in (200, 2000):
         path = str(tmp_path / f"data{each}")
         rnd = random.Random(0)
         with Recorder(path) as recorder:

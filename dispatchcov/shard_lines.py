@@ -1,0 +1,172 @@
+"""The lines of a shard as they stand, each checked for its kind; :mod:`dispatchcov.shard_read` makes them records."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from itertools import compress, count, islice
+from typing import Any, BinaryIO
+
+from dispatchcov import untrusted
+from dispatchcov.errors import DataError
+from dispatchcov.records import Shard, TableText
+from dispatchcov.shard import FORMAT
+from dispatchcov.untrusted import integer, refuse, show, text
+
+MAX_PROBLEMS = 20
+_CHUNK = 1 << 22
+_ROW = "id, view (integers), vector (hex), hardware (list of values), kernel (text), inputs (equal lists of values)"
+FIELDS = {
+    "shard": "name, run, host, started, counts (text) and pid",
+    "table": "digest, op, source, text (text)",
+    "view": "id (integer), digest of a table before it, machine (text)",
+    "context": "id (integer), test, phase (text)",
+    "row": f"context, {_ROW} and slot or four counts",
+    "close": f"context (integer), test, phase (text), rows (lists of {_ROW}, four counts)",
+    "outcome": "test, outcome (text)",
+    "partial": "reason (text)",
+    "end": "nothing else",
+}
+_ANY = f'a JSON object whose "k" is one of {", ".join(list(FIELDS)[1:])}'
+_BEGIN = b'{"k":"shard",'
+_PROGRESS = (b'{"k":"context","id":', b'{"k":"row","context":')
+_PASSED = frozenset(prefix[:9] for prefix in _PROGRESS)
+_CONTEXT = re.compile(rb'\{"k":"(?:context","id|row","context)":(\d{1,15}),')
+
+
+class ShardLines:
+    """What the lines of one shard say, the later over the earlier.
+
+    ``final``: number of the line, test, phase and rows of each ``close`` line; ``closed``: the ids of their contexts.
+    ``open``: number and object of each ``row`` line of another context. ``ended``: number of the ``end`` line, or 0.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.head: Shard | None = None
+        self.array_name = ""
+        self.number = 0
+        self.ended = 0
+        self.problems: list[str] = []
+        self.partial: dict[str, None] = {}
+        self.tables: dict[str, TableText] = {}
+        self.views: dict[int, tuple[str, str]] = {}
+        self.contexts: dict[int, tuple[str, str]] = {}
+        self.open: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.closed: set[int] = set()
+        self.final: list[tuple[int, str, str, list[Any]]] = []
+        self.outcomes: dict[str, str] = {}
+
+    def read(self, stream: BinaryIO) -> int:
+        """Take in all lines; the number of bytes read. Raises :class:`DataError` if the first is not a shard's."""
+        size = 0
+        while chunk := stream.readlines(_CHUNK):
+            size += sum(map(len, chunk))
+            if self.head is None:
+                if _cut(chunk[0]) and _BEGIN.startswith(chunk[0][: len(_BEGIN)]):
+                    break
+                self.first(untrusted.parse(chunk[0]))
+                chunk[0] = _PROGRESS[0] + b"\n"  # done with, and passed over
+            cut = chunk.pop() if _cut(chunk[-1]) else b""
+            settled = [line[:9] not in _PASSED for line in chunk]
+            values = untrusted.parse_lines(list(compress(chunk, settled)))
+            lines = zip(compress(count(self.number + 1), settled), values, strict=False)
+            self._after_end(lines) if self.ended else self.take(lines)
+            self.number += len(chunk)
+            if cut and self.ended:
+                self._after_end([(self.number + 1, cut)])
+        if not self.ended or self.problems:
+            self._read_progress(stream)
+        return size
+
+    def _read_progress(self, stream: BinaryIO) -> None:
+        """Take in the lines that were passed over, of contexts that no line closed."""
+        stream.seek(0)
+        numbers, lines = [], []
+        for number, line in enumerate(islice(stream, self.number), 1):
+            if line[:9] in _PASSED:
+                context = _CONTEXT.match(line)
+                if context is None or int(context[1]) not in self.closed:
+                    numbers.append(number)
+                    lines.append(line)
+        left = list(zip(numbers, untrusted.parse_lines(lines), strict=True))
+        self.take(line for line in left if not 0 < self.ended < line[0])
+        self._after_end(line for line in left if 0 < self.ended < line[0])
+
+    def first(self, value: Any) -> None:
+        """Take in the first line; raises :class:`DataError` if it is not that of a shard of this format."""
+        where = f"{self.path}:1"
+        if type(value) is not dict or value.get("k") != "shard":
+            raise DataError(f'{where}: expected a shard, whose first line is {{"k":"shard",...}}, got {show(value)}')
+        number = value.get("format")
+        if type(number) is not int or number != FORMAT:
+            later = "; a later version of dispatchcov wrote it" if type(number) is int and number > FORMAT else ""
+            raise DataError(f"{where}: expected shard format {FORMAT}, got {show(number)}{later}")
+        texts = [value.get(key, "") for key in ("name", "run", "host", "started", "counts")]
+        pid = value.get("pid")
+        if set(map(type, texts)) != {str} or type(pid) is not int or not 0 <= pid < 1 << 32:
+            raise DataError(f"{where}: expected a line 'shard' with {FIELDS['shard']}, got {show(value)}")
+        name, run, host, started, self.array_name = texts
+        self.head = Shard(name or os.path.basename(self.path), run, host, pid, started, 0)
+
+    def take(self, lines: Iterable[tuple[int, Any]]) -> None:
+        """Take in parsed lines, each with its number."""
+        lines = iter(lines)
+        for number, value in lines:
+            try:
+                kind = value["k"]
+                if kind == "close":
+                    self._close(number, value)
+                elif kind == "outcome":
+                    self.outcomes[text(value["test"])] = text(value["outcome"])
+                elif kind == "end":
+                    self.ended = number
+                    self._after_end(lines)
+                else:
+                    self._rare(number, kind, value)
+            except (LookupError, TypeError):
+                self.problem(number, f"expected {_wanted(value)}, got {show(value)}")
+
+    def _close(self, number: int, value: dict[str, Any]) -> None:
+        context, test, phase, rows = integer(value["context"]), text(value["test"]), text(value["phase"]), value["rows"]
+        self.final.append((number, test, phase, rows if type(rows) is list else refuse(rows)))
+        self.closed.add(context)
+
+    def _rare(self, number: int, kind: str, value: dict[str, Any]) -> None:
+        if kind == "table":
+            table = TableText(*(text(value[key]) for key in ("digest", "op", "source", "text")))
+            self.tables[table.digest] = table
+        elif kind == "view":
+            digest = value["digest"]
+            self.views[integer(value["id"])] = (self.tables[digest].digest, text(value["machine"]))
+        elif kind == "context":
+            self.contexts[integer(value["id"])] = (text(value["test"]), text(value["phase"]))
+        elif kind == "row":
+            self.open[integer(value["id"])] = (number, value)
+        elif kind == "partial":
+            self.partial[text(value["reason"])] = None
+        else:
+            refuse(kind)
+
+    def _after_end(self, lines: Iterable[tuple[int, Any]]) -> None:
+        for number, value in lines:
+            self.problem(number, f"expected nothing after the line 'end', got {show(value)}")
+
+    def problem(self, number: int, problem: str) -> None:
+        """Keep what is wrong with line ``number``."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(f"line {number}: {problem}")
+        elif len(self.problems) == MAX_PROBLEMS:
+            self.problems.append("and more")
+
+
+def _wanted(value: Any) -> str:
+    kind = value.get("k") if type(value) is dict else None
+    known = type(kind) is str and kind in FIELDS and kind != "shard"
+    return f"a line {kind!r} with {FIELDS[str(kind)]}" if known else _ANY
+
+
+def _cut(line: bytes) -> bool:
+    """Did the end of its process cut ``line``, the last one, short?"""
+    return not line.endswith(b"\n") and type(untrusted.parse(line)) is not dict
