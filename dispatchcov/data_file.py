@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatchcov.errors import DataError
-from dispatchcov.records import Data
+from dispatchcov.records import Data, Shard
 from dispatchcov.untrusted import open_regular, reason
 
 FORMAT = 1
@@ -38,7 +38,8 @@ CREATE TABLE shards (     -- the processes that recorded
     lines INTEGER,        -- of the shard when it was read: of two copies the longer one holds
     partial TEXT,         -- JSON list: why absence proves nothing in this run
     ended INTEGER,        -- 1 if the process said that it ended
-    problems TEXT         -- JSON list: lines that could not be read
+    problems TEXT,        -- JSON list: lines that could not be read
+    notes TEXT            -- JSON list: what else is to know about the run
 );
 CREATE TABLE tests (
     id INTEGER PRIMARY KEY,
@@ -75,7 +76,7 @@ CREATE TABLE outcomes (   -- how tests ended
 )
 """
 STATEMENTS = tuple(statement.strip() for statement in SCHEMA.split(";\n"))
-TABLES = {"tables": 5, "shards": 10, "tests": 2, "contexts": 3, "decisions": 7, "rows": 8, "outcomes": 3}
+TABLES = {"tables": 5, "shards": 11, "tests": 2, "contexts": 3, "decisions": 7, "rows": 8, "outcomes": 3}
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -149,7 +150,7 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
     tests, contexts, decisions = _Ids(), _Ids(), _Ids()
     yield "tables", ((i, t.digest, t.op, t.source, t.text) for i, t in enumerate(data.tables))
     yield "shards", (
-        (i, s.name, s.run, s.host, s.pid, s.started, s.lines, _dumps(s.partial), s.ended, _dumps(s.problems))
+        (i, s.name, s.run, s.host, s.pid, s.started, s.lines, _dumps(s.partial), s.ended, *map(_dumps, _lists(s)))
         for i, s in enumerate(data.shards)
     )
     if data.rows:
@@ -170,6 +171,10 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
         for (digest, machine, vector, hardware, kernel, inputs), i in decisions.items()
     )
     yield "tests", ((i, test) for test, i in tests.items())
+
+
+def _lists(shard: Shard) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return shard.problems, shard.notes
 
 
 def is_data_file(path: str) -> bool:

@@ -117,8 +117,11 @@ class _Content:
 
 
 def _shard(row: tuple[Any, ...]) -> Shard:
-    _, name, run, host, pid, started, lines, partial, ended, problems = row
-    lists = [untrusted.parse(text(column).encode()) for column in (partial, problems)]
-    reasons, found = (tuple(map(text, column)) if type(column) is list else refuse(column) for column in lists)
+    _, name, run, host, pid, started, lines, partial, ended, problems, notes = row
     about = (text(name), text(run), text(host), integer(pid), text(started), integer(lines))
-    return Shard(*about, reasons, bool(integer(ended)), found)
+    return Shard(*about, _texts(partial), bool(integer(ended)), _texts(problems), _texts(notes))
+
+
+def _texts(column: Any) -> tuple[str, ...]:
+    values = untrusted.parse(text(column).encode())
+    return tuple(map(text, values)) if type(values) is list else refuse(values)

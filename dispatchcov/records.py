@@ -63,7 +63,7 @@ class Shard:
     """One process of one run. ``lines`` is the number of lines read: of two copies the longer one is the later one.
 
     ``partial`` lists why absence proves nothing in this run; ``ended`` is false if the process never said that
-    it ended.
+    it ended. ``problems`` are lines that could not be read, ``notes`` what else is to know about the run.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Shard:
     partial: tuple[str, ...] = ()
     ended: bool = False
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
              id, view, vector, hardware, kernel, inputs, selected, launched, observed, checked
 ``outcome``  ``test``, ``outcome``
 ``partial``  ``reason``: absence proves nothing in this run
+``note``     ``text``: something to know about this run
 ``end``      the process ended in order
 ===========  ====================================================================================================
 

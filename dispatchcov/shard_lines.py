@@ -26,6 +26,7 @@ FIELDS = {
     "close": f"context (integer), test, phase (text), rows (lists of {_ROW}, four counts)",
     "outcome": "test, outcome (text)",
     "partial": "reason (text)",
+    "note": "text (text)",
     "end": "nothing else",
 }
 _ANY = f'a JSON object whose "k" is one of {", ".join(list(FIELDS)[1:])}'
@@ -50,6 +51,7 @@ class ShardLines:
         self.ended = 0
         self.problems: list[str] = []
         self.partial: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
         self.tables: dict[str, TableText] = {}
         self.views: dict[int, tuple[str, str]] = {}
         self.contexts: dict[int, tuple[str, str]] = {}
@@ -146,6 +148,8 @@ class ShardLines:
             self.open[integer(value["id"])] = (number, value)
         elif kind == "partial":
             self.partial[text(value["reason"])] = None
+        elif kind == "note":
+            self.notes[text(value["text"])] = None
         else:
             refuse(kind)
 

@@ -62,7 +62,8 @@ def records(lines: ShardLines) -> Data:
         rows = reader.each(reader.final_entries())
     rows += reader.each(reader.entries_in_progress())
     about = (head.name, head.run, head.host, head.pid, head.started, lines.number)
-    shard = Shard(*about, tuple(lines.partial), lines.ended > 0, tuple(lines.problems))
+    lists = (tuple(lines.problems), tuple(lines.notes))
+    shard = Shard(*about, tuple(lines.partial), lines.ended > 0, *lists)
     outcomes = tuple(Outcome(head.name, test, outcome) for test, outcome in lines.outcomes.items())
     return Data(tuple(lines.tables.values()), (shard,), tuple(_added_up(rows)), outcomes)
 

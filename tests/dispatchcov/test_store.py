@@ -135,7 +135,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
 def any_data(draw: st.DrawFn) -> Data:
     """Data with all values that may occur; within one table the types of inputs are fixed."""
     shards = tuple(
-        shard(name, draw(st.integers(0, 2**62)), ended=draw(st.booleans()), partial=(draw(TEXTS),))
+        shard(name, draw(st.integers(0, 2**62)), ended=draw(st.booleans()), partial=(draw(TEXTS),), notes=("n",))
         for name in sorted(draw(st.sets(TEXTS, max_size=3)))
     )
     some = st.sampled_from([True, 1, "x"])
@@ -317,6 +317,7 @@ CHANGES = {
     "not utf-8": ("UPDATE tests SET test = CAST(x'ff' AS TEXT)", "a data file, cannot read it: Could not decode"),
     "name": ("UPDATE shards SET name = NULL", "into table shards, got others"),
     "partial": ("UPDATE shards SET partial = '[1]'", "into table shards, got others"),
+    "notes": ("UPDATE shards SET notes = '\"a\"'", "into table shards, got others"),
     "problems": ("UPDATE shards SET problems = '{}'", "into table shards, got others"),
     "pid": ("UPDATE shards SET pid = 'x'", "into table shards, got others"),
     "table": ("UPDATE tables SET text = x'00'", "into table tables, got others"),
