@@ -126,11 +126,7 @@ class _Analysis:
         pieces: Shape = []
         points = 0
         for span in align([self.of(part) for part in ex.children(tree)]):
-            if span.count > LIMIT:
-                raise NotAnalysedError(
-                    f"{ex.to_text(tree)!r} repeats only after {span.period} values, more than {LIMIT}"
-                )
-            for part in self.cut(tree, span):
+            for part in self.cut(tree, span) if span.count <= LIMIT else [span]:
                 points += part.count
                 if points > LIMIT:
                     raise NotAnalysedError(f"{ex.to_text(tree)!r} needs more than {LIMIT} values to be told apart")
@@ -141,7 +137,9 @@ class _Analysis:
         """``span`` cut into intervals with periods, in each of which ``tree`` is affine on each residue class."""
         match tree:
             case ex.Bin(op="*"):
-                return iter([self.product(tree, span)])
+                positions = range(span.start, span.start + span.count)
+                affine = all(0 in span.growths(k) for k in positions)
+                return iter([span if affine else self.listed(tree, span)])
             case ex.Bin(op="//" | "%"):
                 return self.division(tree, span)
             case ex.Compare() | ex.Call():
@@ -150,12 +148,6 @@ class _Analysis:
                 constants = [value for value in tree.values if isinstance(value, int)]
                 return span.split({k for value in constants for k in _meetings(span, value)})
         return iter([span])
-
-    def product(self, tree: ex.Expr, span: Span) -> Span:
-        positions = range(span.start, span.start + span.count)
-        if all(math.prod(span.growths(k)) == 0 for k in positions):
-            return span
-        return self.listed(tree, span)
 
     def division(self, tree: ex.Expr, span: Span) -> Iterator[Span]:
         """A constant divisor multiplies the period; a growing one leaves the quotient constant once it is larger."""

@@ -25,7 +25,7 @@ from dispatchcov.table import Table
 State: TypeAlias = Literal["feasible", "unreachable", "unknown"]
 Settled: TypeAlias = tuple[int, ...]
 MAX_REGIONS = 20_000
-MAX_STEPS = 500_000
+MAX_STEPS = 250_000
 
 
 @dataclass(frozen=True, slots=True)

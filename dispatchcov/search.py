@@ -20,7 +20,7 @@ from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, holds, re
 from dispatchcov.realise import Found, Realiser
 from dispatchcov.table import Table
 
-STEPS = 20_000
+STEPS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Search:
 
     def find(self, query: Query, box: int, *, smallest: bool = True) -> Found:
         """The smallest input of ``box`` that answers ``query``, or the first that is met."""
-        best = Found(None)
+        best, late = Found(None), ""
         number = itertools.count()
         queue = [_Entry(point.key, next(number), box, point) for point in ([self.boxes.point(box)] if box else [])]
         for step in range(2 * STEPS):
             if not queue or (smallest and best.key is not None and queue[0].key >= best.key):
                 return best
             if step == STEPS and smallest:
-                best = best.better(Found(None, None, f"a smaller input may exist: {STEPS} steps did not find it"))
+                late = f"a smaller input may exist: not found in {STEPS} steps"
                 smallest = False
                 queue.sort(reverse=True)
             entry = heapq.heappop(queue) if smallest else queue.pop()
@@ -58,7 +58,7 @@ class Search:
             if unmet is None:
                 best = best.better(self.real(query, entry))
                 if best.facts and (entry.point.real or not smallest):
-                    return best
+                    return Found(best.facts, best.key, best.reason or late)
                 continue
             children = [_Entry(at.key, next(number), part, at) for part, at in self.cut(entry, unmet)]
             if smallest:

