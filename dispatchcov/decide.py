@@ -140,6 +140,7 @@ def active() -> Recording | None:
 class View:
     """A table as decided on one machine: its compiled functions and, while recording, what the recorder keeps for it.
 
+    :meth:`of` makes it, under the lock of :func:`activate`: a view knows which recorder is on from its first decision.
     ``vector`` gives the outcomes of all predicates for facts in the order of the table's variables, ``hardware`` those
     of them that are hardware; ``ranged`` are the positions of the integers that do not list their values.
     """
@@ -162,9 +163,8 @@ class View:
         self.memo: dict[tuple[Value, ...], Any] = {}
         self.cells: dict[tuple[Value, ...], Any] = {}
         self.context: object = None
-        with _lock:
-            _views.add(self)
-            self.send(_active)
+        _views.add(self)
+        self.send(_active)
 
     def send(self, recorder: Recording | None) -> None:
         """Hand every decision to ``recorder`` from now on, or to none."""

@@ -53,7 +53,14 @@ def load(folder: Path, text: str, base: str = SMALL) -> Table:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "base", [SMALL, RULES, SMALL.replace("[[part", "# \u2028 [[waiver]]\n[[part"), RULES.rstrip("\n")]
+    "base",
+    [
+        SMALL,
+        RULES,
+        RULES.rstrip("\n"),
+        SMALL.replace("[[part", "# [[waiver]]\n[[part"),
+        SMALL.replace("[table]", "[table]  # \u2028"),
+    ],
 )
 def test_the_text_of_an_extending_table_is_a_whole_table_like_it(tmp_path: Path, text: str, base: str) -> None:
     table = load(tmp_path, text, base)

@@ -78,6 +78,18 @@ def test_the_vector_has_the_outcome_of_every_predicate(made: tuple[Table, list[E
     assert view.hardware(values) == (facts["c"],)
 
 
+@pytest.mark.parametrize("last", ["", '\nwhen = "bias"'], ids=["total", "partial"])
+def test_what_divides_by_zero(last: str) -> None:
+    plain = 'name = "plain"\nkernel = "Plain"'
+    text = changed(("N % 4 == 0 and rows > 32", "bias and (sm % N == 0 or 8 % N == 3)"), (plain, plain + last))
+    vector = parse_table(text).on(MACHINE).vector
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            vector((0, 80, "float16", True))
+        assert vector((0, 80, "float16", False)) & 0b111 == 0, "not read, and neither of both holds"
+        assert vector((5, 80, "float16", True)) & 0b111 == 0b111
+
+
 def test_a_remembered_outcome_is_that_of_an_equal_value() -> None:
     table = parse_table(SMALL)
     vector = table.on(MACHINE).vector
