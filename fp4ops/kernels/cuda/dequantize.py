@@ -26,7 +26,7 @@ FLAT = "DequantizeNvFp4FlatKernel"
 GRID_ROWS = 65_535  # the largest gridDim.y
 GRID_BLOCKS = 2**31 - 1  # the largest gridDim.x
 FLAT_BLOCK_SIZES = (8, 16, 32, 64)
-FLAT_CHUNKS = 4  # chunks a thread, as in dequantize_flat.cu
+FLAT_CHUNKS = 2  # chunks a thread, as in dequantize_flat.cu
 THREADS = 256
 
 _scalar = Kernel(SOURCES[SCALAR], "PPPPqiii")

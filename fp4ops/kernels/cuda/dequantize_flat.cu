@@ -3,7 +3,7 @@
 #include "nvfp4.cuh"
 
 #ifndef FLAT_CHUNKS
-#define FLAT_CHUNKS 4
+#define FLAT_CHUNKS 2
 #endif
 constexpr int kChunks = FLAT_CHUNKS;  // independent loads in flight, a thread
 
