@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     )
     from dispatchcov.gate import Limits, Verdict, judge
     from dispatchcov.load import load_table, parse_table
-    from dispatchcov.record import Recorder, checked, record, warm_up
+    from dispatchcov.observers.evidence import observe
+    from dispatchcov.recorder import Recorder, checked, record, warm_up
     from dispatchcov.results import Results
     from dispatchcov.table import Table
 
@@ -46,18 +47,19 @@ _HOME = {
     "FactsError": "errors",
     "FallbackReason": "decide",
     "Limits": "gate",
-    "Recorder": "record",
+    "Recorder": "recorder",
     "Results": "results",
     "Table": "table",
     "TableError": "errors",
     "UsageError": "errors",
     "Verdict": "gate",
-    "checked": "record",
+    "checked": "recorder",
     "judge": "gate",
     "load_table": "load",
+    "observe": "observers.evidence",
     "parse_table": "load",
-    "record": "record",
-    "warm_up": "record",
+    "record": "recorder",
+    "warm_up": "recorder",
 }
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     "checked",
     "judge",
     "load_table",
+    "observe",
     "parse_table",
     "record",
     "warm_up",

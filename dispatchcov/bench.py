@@ -22,7 +22,7 @@ from typing import Any
 import dispatchcov
 from dispatchcov import store
 from dispatchcov.load import parse_table
-from dispatchcov.record import Recorder
+from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
 
 REPEATS = 9

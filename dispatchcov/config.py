@@ -36,6 +36,7 @@ class Settings:
     data: str = DATA_FILE
     append: bool = False
     trace: str = ""
+    observe: str = ""
 
 
 def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:

@@ -149,9 +149,12 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
     shards = {shard.name: number for number, shard in enumerate(data.shards)}
     tests, contexts, decisions = _Ids(), _Ids(), _Ids()
     yield "tables", ((i, t.digest, t.op, t.source, t.text) for i, t in enumerate(data.tables))
-    yield "shards", (
-        (i, s.name, s.run, s.host, s.pid, s.started, s.lines, _dumps(s.partial), s.ended, *map(_dumps, _lists(s)))
-        for i, s in enumerate(data.shards)
+    yield (
+        "shards",
+        (
+            (i, s.name, s.run, s.host, s.pid, s.started, s.lines, _dumps(s.partial), s.ended, *map(_dumps, _lists(s)))
+            for i, s in enumerate(data.shards)
+        ),
     )
     if data.rows:
         names, digest, machine, test, phase, vector, hardware, kernel, *counts, inputs, finished = zip(
@@ -166,9 +169,12 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
         names, test, outcome = zip(*data.outcomes, strict=True)
         yield "outcomes", zip(map(shards.__getitem__, names), map(tests.__getitem__, test), outcome, strict=True)
     yield "contexts", ((i, tests[test], phase) for (test, phase), i in contexts.items())
-    yield "decisions", (
-        (i, tables[digest], machine, f"{vector:x}", _dumps(hardware), kernel, _dumps(inputs))
-        for (digest, machine, vector, hardware, kernel, inputs), i in decisions.items()
+    yield (
+        "decisions",
+        (
+            (i, tables[digest], machine, f"{vector:x}", _dumps(hardware), kernel, _dumps(inputs))
+            for (digest, machine, vector, hardware, kernel, inputs), i in decisions.items()
+        ),
     )
     yield "tests", ((i, test) for test, i in tests.items())
 

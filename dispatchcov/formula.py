@@ -121,6 +121,25 @@ def assign(formula: Formula, index: int, value: bool) -> Formula:
             return Some(tuple(assign(part, index, value) for part in formula.operands))
 
 
+def flipped(formula: Formula, index: int) -> Formula:
+    """``formula`` with predicate ``index`` read the other way."""
+    match formula:
+        case Leaf():
+            return Opposite(formula) if formula.index == index else formula
+        case Opposite():
+            return Opposite(flipped(formula.operand, index))
+        case Every():
+            return Every(tuple(flipped(part, index) for part in formula.operands))
+        case Some():
+            return Some(tuple(flipped(part, index) for part in formula.operands))
+
+
+def sole_reason(formula: Formula, index: int) -> Formula:
+    """``formula`` is false, and of all its predicates ``index`` is the only one that alone would make it hold."""
+    others = (Opposite(flipped(formula, other)) for other in leaves(formula) if other != index)
+    return every(Opposite(formula), flipped(formula, index), *others)
+
+
 def pivotal(formula: Formula, index: int, vector: int) -> bool:
     """Is ``formula`` false for ``vector`` and would it hold, were only predicate ``index`` the other way?"""
     return not holds(formula, vector) and holds(formula, vector ^ (1 << index))

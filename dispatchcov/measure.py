@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from dispatchcov import decide
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
-from dispatchcov.formula import Leaf, Opposite, every, holds, leaves, pivotal, read
+from dispatchcov.formula import Leaf, Opposite, every, holds, leaves, read, sole_reason
+from dispatchcov.paths import region_name
 from dispatchcov.records import COUNTED, Data, Row
 from dispatchcov.regions import Answer, Space
 from dispatchcov.results import Item, Mismatch, Reach, Side, TableResults
@@ -224,8 +225,10 @@ class _Measure:
         return tuple(items)
 
     def fallback(self, rule: Rule, index: int) -> Item:
+        alone = sole_reason(rule.guard, index)
+
         def matches(group: _Group) -> bool:
-            return group.passed > rule.index and pivotal(rule.guard, index, group.vector)
+            return group.passed > rule.index and holds(alone, group.vector)
 
         predicate = self.table.predicates[index]
         return self.item(rule.name, predicate.text, [rule], self.space.sole(rule.index, index), matches, rule.line)
@@ -241,19 +244,18 @@ class _Measure:
         return self.item(rule.name, detail, [rule], answer, matches, rule.line)
 
     def regions(self) -> tuple[Item, ...]:
-        items = []
-        for region in self.space.regions:
-            path = (region.rule, region.settled)
-            rules = [self.table.rules[region.rule]] if region.rule is not None else []
-            answer = Answer(region.state, region.witness, region.hardware)
-            name, line = (rules[0].name, rules[0].line) if rules else ("no rule", 0)
-            detail = region.name.removeprefix(name).strip(" []")
+        """The listed regions; where the table has too many to list, also those that were entered."""
+        listed = {(region.rule, region.settled): (region.name, region.answer) for region in self.space.regions}
+        for group in self.groups:
+            if group.path not in listed and not self.space.complete:
+                listed[group.path] = (region_name(self.table, *group.path), self.space.region(*group.path))
+        return tuple(self.region(path, name, answer) for path, (name, answer) in listed.items())
 
-            def matches(group: _Group, path: tuple[int | None, tuple[int, ...]] = path) -> bool:
-                return group.path == path
-
-            items.append(self.item(name, detail, rules, answer, matches, line))
-        return tuple(items)
+    def region(self, path: tuple[int | None, tuple[int, ...]], name: str, answer: Answer) -> Item:
+        rules = [self.table.rules[path[0]]] if path[0] is not None else []
+        rule, line = (rules[0].name, rules[0].line) if rules else ("no rule", 0)
+        detail = name.removeprefix(rule).strip(" []")
+        return self.item(rule, detail, rules, answer, lambda group: group.path == path, line)
 
     def sides(self) -> tuple[Side, ...]:
         found = {index: [0, 0] for rule in self.table.rules for index in leaves(rule.guard)}
@@ -287,7 +289,8 @@ class _Measure:
         rows = [*group.counted, *(row for _, row in group.apart)]
         facts = dict(zip(self.table.names, rows[0].inputs[0], strict=True))
         tests = tuple(sorted({row.test for row in rows} - {""}))
-        return Mismatch(kind, rule.name if rule else "", expected, got, facts, sum(r.selected for r in rows), tests)
+        decisions = sum(row.selected or row.observed for row in rows)
+        return Mismatch(kind, rule.name if rule else "", expected, got, facts, decisions, tests)
 
     def domain(self, group: _Group) -> tuple[str, str]:
         row = next(iter([*group.counted, *(row for _, row in group.apart)]))

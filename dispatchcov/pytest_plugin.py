@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dispatchcov.assertions import DispatchTrace
     from dispatchcov.session import Session
 
-OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace")
+OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe")
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 UNDO: pytest.StashKey[Any] = pytest.StashKey()
 
@@ -55,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--dispatch-data", metavar="FILE", help="where the records are kept (default: .dispatchcov)")
     add("--dispatch-append", action="store_true", default=None, help="keep the records of earlier runs")
+    add("--dispatch-observe", metavar="torch", help="run each test under the kernel profiler: evidence observed")
     add("--dispatch-trace", metavar="FILE.jsonl", help="write the raw trace, one decision a line")
 
 
@@ -159,10 +160,7 @@ def _phase(item: pytest.Item, phase: str) -> Generator[None]:
     from dispatchcov import session as work
 
     with work.phase(session, item, phase):
-        result = yield
-        if phase == "call":
-            work.check_markers(item)
-        return result
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from dispatchcov.boxes import TRUE, Boxes
 from dispatchcov.decide import path
 from dispatchcov.expr import Value, may_divide_by_zero
-from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, assign, every, leaves
+from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, every, leaves, sole_reason
 from dispatchcov.paths import region_name, settling
 from dispatchcov.realise import Found
 from dispatchcov.search import Query, Search
@@ -144,13 +144,8 @@ class Space:
         return self._ask([*later, Query(count, False, condition)])
 
     def sole(self, rule: int, predicate: int) -> Answer:
-        """Is there an input that no rule up to ``rule`` takes, but ``rule`` would were only ``predicate`` flipped?"""
-        guard = self.table.rules[rule].guard
-        flipped = [
-            every(side, assign(guard, predicate, value))
-            for value, side in ((True, Opposite(Leaf(predicate))), (False, Leaf(predicate)))
-        ]
-        return self.reaching(rule, every(Opposite(guard), Some(tuple(flipped))))
+        """Is there an input that no rule up to ``rule`` takes, ``predicate`` being the sole reason for ``rule``?"""
+        return self.reaching(rule, sole_reason(self.table.rules[rule].guard, predicate))
 
     def region(self, rule: int | None, settled: Settled, condition: Formula = ALWAYS) -> Answer:
         """Is there an input of the region ``(rule, settled)``, listed or not, for which ``condition`` holds?"""

@@ -41,9 +41,8 @@ class Item:
     a region.
 
     ``detail`` tells it from others of the same ``name``: the bin, the predicate, the region. ``reachable`` is
-    ``feasible``,
-    ``unreachable`` (proved) or ``unknown``; ``witness`` is the smallest input known to reach it and ``decision`` what it
-    would select, in words.
+    ``feasible``, ``unreachable`` (proved) or ``unknown``; ``witness`` is the smallest input known to reach it and
+    ``decision`` what that would select, in words.
     """
 
     name: str

@@ -7,9 +7,12 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from dispatchcov.observers.torch_profiler import TorchObserver
 
 from dispatchcov import config, store
 from dispatchcov.assertions import DispatchTrace
@@ -17,7 +20,7 @@ from dispatchcov.config import Settings
 from dispatchcov.decide import Decision
 from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
-from dispatchcov.record import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
+from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
@@ -57,6 +60,7 @@ class Session:
     settings: Settings
     worker: bool = False
     recorder: Recorder = field(init=False)
+    observer: TorchObserver | None = None
     verdict: Verdict | None = None
     report: str = ""
     written: list[str] = field(default_factory=list)
@@ -86,6 +90,29 @@ class Session:
         self.data = data
         self.recorder = Recorder(data, run=run, tracer=tracer, judges=self.tables).start()
         self.recorder.enter("", "collect")
+        if self.settings.observe:
+            from dispatchcov.observers.evidence import observer
+
+            self.observer = observer(self.settings.observe)
+            if not self.observer.available:
+                self.recorder.remark(f"observing with {self.settings.observe}: no CUDA device, nothing was observed")
+
+    @contextlib.contextmanager
+    def observed(self, test: str) -> Iterator[None]:
+        """Profile the body of ``test``, if observing was asked for."""
+        if self.observer is None:
+            yield
+            return
+        from dispatchcov.observers.evidence import attest
+
+        self.recorder.observer = self.observer
+        self.observer.start()
+        try:
+            yield
+        finally:
+            self.recorder.observer = None
+            for note in attest(self.recorder, self.observer.stop()).notes:
+                self.recorder.remark(f"{test}: {note}")
 
     def _set(self, name: str, value: str) -> None:
         self._environment[name] = os.environ.get(name)
@@ -164,7 +191,10 @@ def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[Non
     if name == "call":
         item.stash[BEFORE_CALL] = len(context.raw or ())
     try:
-        yield
+        with session.observed(item.nodeid) if session and name == "call" else contextlib.nullcontext():
+            yield
+        if name == "call":
+            check_markers(item)
     finally:
         recorder.enter("", "session")
         if session is None and name == "teardown":

@@ -1,6 +1,7 @@
 """Symbols of kernels: does what a profiler showed match the pattern of a table's kernel?
 
-A pattern is the beginning of a demangled name, at a word boundary: ``DequantizeNvFp4Vec8Kernel<{dtype}``. ``{variable}`` stands
+A pattern is the beginning of a demangled name, at a word boundary: ``DequantizeNvFp4Vec8Kernel<{dtype}``.
+``{variable}`` stands
 for the value of that variable as C++ spells it, ``*`` for anything, ``|`` for another pattern.
 """
 

@@ -69,7 +69,7 @@ class Table:
         self.decide: Callable[..., Decision] = View.of(self, DEFAULT_MACHINE).decide
         _tables[id(self)] = self
         if "DISPATCHCOV_RUN" in os.environ:
-            from dispatchcov.record import autostart
+            from dispatchcov.recorder import autostart
 
             autostart()
 

@@ -1,7 +1,9 @@
 """Kernels to launches: which kernels ran because of which decision.
 
-A launch is a range on the host, named by :data:`PREFIX` and its number. A kernel started in it by the CUDA driver interface carries the
-range's correlation id as its link. One that a PyTorch operator started carries the operator's id: the operator lies inside the
+A launch is a range on the host, named by :data:`PREFIX` and its number. A kernel started in it by the CUDA
+driver interface carries the
+range's correlation id as its link. One that a PyTorch operator started carries the operator's id: the operator
+lies inside the
 range, on the same thread, so the range is found by time. What belongs to no range is given back, never dropped.
 """
 

@@ -1,6 +1,7 @@
 """PyTorch's profiler around a block: each decision's launch is a range, each kernel that it saw is joined to its range.
 
-Only one profiler can run in a process. When the code under it starts one of its own, ours stops first: what it saw until then counts,
+Only one profiler can run in a process. When the code under it starts one of its own, ours stops first: what it
+saw until then counts,
 what comes later is not observed, and :attr:`Observation.notes` say so.
 """
 
@@ -22,7 +23,9 @@ SHOWN = 5
 
 @dataclass
 class Observation:
-    """What one profiled block showed: launches with the symbols seen in them, symbols outside, and what to know of it."""
+    """What one profiled block showed: launches with the symbols seen in them, symbols outside, and what to
+    know of it.
+    """
 
     launches: list[tuple[Decision, tuple[str, ...]]] = field(default_factory=list)
     outside: tuple[str, ...] = ()

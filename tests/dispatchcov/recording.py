@@ -38,7 +38,7 @@ kernel = "Narrow"
 
 PRELUDE = """
 import json, os, random, signal, sys, threading, time
-from dispatchcov.record import Recorder, record, checked
+from dispatchcov.recorder import Recorder, record, checked
 from tests.dispatchcov.recording import demo, facts
 """
 

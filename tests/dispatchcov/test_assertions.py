@@ -8,7 +8,7 @@ from dispatchcov.assertions import DispatchTrace
 from dispatchcov.decide import Decision
 from dispatchcov.errors import UsageError
 from dispatchcov.load import parse_table
-from dispatchcov.record import Recorder
+from dispatchcov.recorder import Recorder
 from tests.dispatchcov.build import SMALL
 
 TABLE = parse_table(SMALL, source="small.toml")

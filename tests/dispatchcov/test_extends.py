@@ -8,7 +8,7 @@ import pytest
 
 from dispatchcov.errors import TableError
 from dispatchcov.load import load_table, parse_table
-from dispatchcov.record import Recorder
+from dispatchcov.recorder import Recorder
 from tests.dispatchcov.build import SMALL
 
 OWN = '[table]\nextends = "base/small.toml"\n\n[[partition]]\nname = "big"\nrule = "vec4"\nwhere = "N >= 4096"\n'

@@ -21,6 +21,7 @@ from dispatchcov.formula import (
     pivotal,
     read,
     settle,
+    sole_reason,
 )
 
 COUNT = 5
@@ -79,6 +80,15 @@ def test_assign_fixes_one_predicate(formula: Formula, index: int, value: bool) -
     for vector in VECTORS:
         other = vector | 1 << index if value else vector & ~(1 << index)
         assert holds(fixed, vector) == holds(formula, other)
+
+
+@EACH
+@given(FORMULAS)
+def test_the_sole_reason_is_the_only_pivotal_predicate(formula: Formula) -> None:
+    for vector in VECTORS:
+        alone = [index for index in leaves(formula) if pivotal(formula, index, vector)]
+        for index in leaves(formula):
+            assert holds(sole_reason(formula, index), vector) == (alone == [index])
 
 
 @EACH

@@ -46,7 +46,8 @@ def groups(of: Table, condition: Formula, outcomes: int) -> Iterator[tuple[objec
     for split in of.rules[rule].splits if rule is not None else ():
         yield "split", rule, settled, split.index, bool(outcomes >> split.index & 1)
     for earlier in of.rules[: len(settled)]:
-        yield from (("sole", earlier.index, i) for i in leaves(earlier.guard) if pivotal(earlier.guard, i, outcomes))
+        alone = [i for i in leaves(earlier.guard) if pivotal(earlier.guard, i, outcomes)]
+        yield from (("sole", earlier.index, i) for i in alone if len(alone) == 1)
 
 
 def answers(space: Space, condition: Formula) -> Iterator[tuple[tuple[object, ...], Answer]]:

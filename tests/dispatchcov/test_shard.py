@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dispatchcov import shard_read, store
 from dispatchcov.errors import DataError
-from dispatchcov.record import Recorder
+from dispatchcov.recorder import Recorder
 from dispatchcov.records import Data
 from dispatchcov.shard import COUNTS, SLOTS, WIDTH, ShardWriter, shard_name
 from dispatchcov.shard_lines import MAX_PROBLEMS, ShardLines
@@ -306,9 +306,7 @@ def test_a_first_line_of_another_kind_is_refused(read: Read, tmp_path: Path, cha
 
 
 @pytest.mark.parametrize("kind", ["none", "directory", "fifo", "large"])
-def test_what_is_no_file_of_bounded_size_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_what_is_no_file_of_bounded_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     path = tmp_path / NAME
     if kind == "directory":
         path.mkdir()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dispatchcov import data_file, data_file_read, store
 from dispatchcov.errors import DataError, DigestError
-from dispatchcov.record import Recorder
+from dispatchcov.recorder import Recorder
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
 from dispatchcov.shard import COUNTS
 from dispatchcov.store import combine, erase, load, merge, save, shards_beside

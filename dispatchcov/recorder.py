@@ -41,6 +41,13 @@ class Tracer(Protocol):
     def close(self) -> None: ...
 
 
+class Observer(Protocol):
+    """Brackets each launch while a profiler runs; see :mod:`dispatchcov.observers`."""
+
+    def enter(self, decision: Decision) -> None: ...
+    def leave(self) -> None: ...
+
+
 class Cell:
     """Counts of like decisions in one context; ``slot`` is their place in the array, -1 once they are ``final``."""
 
@@ -108,11 +115,20 @@ class RecordedDecision(Decision):
         recorder, slot = self.cell.context.recorder, self.cell.slot
         return self.cell.final or tuple(recorder.counts[slot : slot + WIDTH])
 
+    def __enter__(self) -> RecordedDecision:
+        observer = self.cell.context.recorder.observer
+        if observer is not None:
+            observer.enter(self)
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        recorder = self.cell.context.recorder
+        if recorder.observer is not None:
+            recorder.observer.leave()
         if kind is None:
-            self.cell.context.recorder.attest(self, LAUNCHED)
+            recorder.attest(self, LAUNCHED)
 
 
 class Recorder:
@@ -131,6 +147,7 @@ class Recorder:
         self.data_file = os.path.abspath(data_file) if data_file is not None else None
         self.run = run or uuid.uuid4().hex
         self.tracer = tracer
+        self.observer: Observer | None = None
         self.lock = _lock
         self.started = False
         self._lost = ""
@@ -271,6 +288,10 @@ class Recorder:
         """Keep how ``test`` ended."""
         self._line({"k": "outcome", "test": test, "outcome": outcome})
 
+    def remark(self, text: str) -> None:
+        """Keep something to know about this run."""
+        self._line({"k": "note", "text": text})
+
     def partial(self, reason: str) -> None:
         """Keep that absence proves nothing in this run."""
         self._line({"k": "partial", "reason": reason})
@@ -405,6 +426,13 @@ class Recorder:
             self.counts[cell.slot + evidence] += 1
             if cell.due and cell.id < 0:
                 self._write_in_progress(cell)
+
+    def mismatch(self, decision: RecordedDecision, ran: str) -> None:
+        """Keep that the kernel ``ran`` was seen where ``decision`` had selected another."""
+        with self.lock:
+            assert decision.values is not None
+            cell = self._first(decision.cell.view, decision.values, ran).cell
+            self.counts[cell.slot + OBSERVED] += 1
 
     def checked(self) -> None:
         """A result was compared: all decisions of this test so far are ``checked`` if the test passes."""

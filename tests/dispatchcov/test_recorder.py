@@ -19,7 +19,7 @@ import pytest
 from dispatchcov import decide, store
 from dispatchcov.errors import DataError, FactsError, UsageError
 from dispatchcov.load import parse_table
-from dispatchcov.record import MEMO, OBSERVED, RecordedDecision, Recorder, active, checked, record
+from dispatchcov.recorder import MEMO, OBSERVED, RecordedDecision, Recorder, active, checked, record
 from dispatchcov.shard import COUNTS, SLOTS, WIDTH
 from dispatchcov.shard_read import read_shard
 from tests.dispatchcov.recording import TEXT, demo, facts, recorded, run_script, totals
@@ -589,7 +589,7 @@ def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> Non
 
 def at_each_line(action: Callable[[], object], visit: Callable[[], None]) -> None:
     """Call ``visit`` before each line of recorder and shard that ``action`` runs."""
-    files = {sys.modules[f"dispatchcov.{name}"].__file__ for name in ("record", "shard")}
+    files = {sys.modules[f"dispatchcov.{name}"].__file__ for name in ("recorder", "shard")}
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in files:
