@@ -44,8 +44,8 @@ def plan(M: int, N: int, K: int, multiprocessors: int) -> Plan:
 def launch(problem: Problem, operands: Operands) -> Tensor:
     """``[M, N]``; contract: 1 <= M <= 8, N >= 1, block_size == 16, K a positive multiple of 32."""
     M, N, K = problem.M, problem.N, problem.K
-    if not (1 <= M <= MAX_M and problem.block_size == 16 and K > 0 and K % SLICE == 0):
-        require(KERNEL, "1 <= M <= 8 and block_size == 16 and K > 0 and K % 32 == 0", False, problem)
+    if not (1 <= M <= MAX_M and N > 0 and problem.block_size == 16 and K > 0 and K % SLICE == 0):
+        require(KERNEL, "1 <= M <= 8 and N > 0 and block_size == 16 and K > 0 and K % 32 == 0", False, problem)
     a, weight, scale, scale_2, bias = operands
     out = a.new_empty((M, N))
     cut = plan(M, N, K, device(out.get_device()).multiprocessors)

@@ -101,8 +101,9 @@ def plan(M: int, N: int, K: int, gpu: Gpu) -> Plan:
 def launch(problem: Problem, operands: Operands) -> Tensor:
     """``[M, N]``; contract: 1 <= M <= 32, N >= 1, block_size == 16, K a positive multiple of 128, sm >= 80."""
     M, N, K = problem.M, problem.N, problem.K
-    if not (1 <= M <= MAX_M and problem.block_size == 16 and K > 0 and K % WINDOW == 0 and problem.sm >= 80):
-        clause = f"1 <= M <= {MAX_M} and block_size == 16 and K > 0 and K % 128 == 0 and sm >= 80"
+    divides = K > 0 and K % WINDOW == 0
+    if not (1 <= M <= MAX_M and N > 0 and problem.block_size == 16 and divides and problem.sm >= 80):
+        clause = f"1 <= M <= {MAX_M} and N > 0 and block_size == 16 and K > 0 and K % 128 == 0 and sm >= 80"
         require(KERNEL, clause, False, problem)
     a, weight, scale, scale_2, bias = operands
     out = a.new_empty((M, N))
