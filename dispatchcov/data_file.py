@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dispatchcov.errors import DataError
-from dispatchcov.records import Data, Shard
+from dispatchcov.expr import Value
+from dispatchcov.records import Data, Inputs, Shard
 from dispatchcov.untrusted import open_regular, reason
 
 FORMAT = 1
@@ -57,7 +58,8 @@ CREATE TABLE decisions (  -- what was decided
     vector TEXT,          -- hexadecimal: bit i is the outcome of predicate i, the bit after them says "outside"
     hardware TEXT,        -- JSON list: the values of the table's hardware variables, in its order
     kernel TEXT,          -- what ran by the account of code that decides itself, empty where the table decided
-    inputs TEXT           -- JSON list of lists: facts seen, the first and those with extreme values
+    inputs TEXT           -- JSON list, a column for each variable: its values in the facts seen, the first and those
+                          -- with extreme values, as a list or, where they are all the same, as that value
 );
 CREATE TABLE rows (       -- how often, in the order of the shard
     shard INTEGER,        -- shards.id
@@ -172,11 +174,16 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
     yield (
         "decisions",
         (
-            (i, tables[digest], machine, f"{vector:x}", _dumps(hardware), kernel, _dumps(inputs))
+            (i, tables[digest], machine, f"{vector:x}", _dumps(hardware), kernel, _dumps(columns(inputs)))
             for (digest, machine, vector, hardware, kernel, inputs), i in decisions.items()
         ),
     )
     yield "tests", ((i, test) for test, i in tests.items())
+
+
+def columns(inputs: Inputs) -> list[Value | tuple[Value, ...]]:
+    """``inputs``, which differ, by variable: most variables have one value in all of them."""
+    return [column if len(set(column)) > 1 else column[0] for column in zip(*inputs, strict=True)]
 
 
 def _lists(shard: Shard) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -95,7 +95,7 @@ class _Content:
         return {
             number: (
                 digests[digest], text(machine), untrusted.bits(vector), untrusted.facts(values), text(kernel),
-                untrusted.inputs(seen),
+                untrusted.inputs(_inputs(seen)),
             )
             for (number, digest, machine, vector, _, kernel, _), values, seen in each
         }  # fmt: skip
@@ -114,6 +114,15 @@ class _Content:
         names = map(shards.__getitem__, shard)
         columns = (names, digest, machine, test, phase, vector, hardware, kernel, *counts, inputs, map(bool, finished))
         return tuple(map(Row._make, zip(*columns, strict=True)))
+
+
+def _inputs(columns: Any) -> list[list[Any]]:
+    """The inputs that :func:`~dispatchcov.data_file.columns` wrote as ``columns``."""
+    if type(columns) is not list:
+        refuse(columns)
+    count = max((len(column) for column in columns if type(column) is list), default=1)
+    each = [column if type(column) is list else [column] * count for column in columns]
+    return [list(values) for values in zip(*each, strict=True)]
 
 
 def _shard(row: tuple[Any, ...]) -> Shard:

@@ -50,7 +50,8 @@ class FallbackReason:
     sole: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.rule}: not {' and '.join(self.failed)} ({show(self.values)})"
+        outcomes = (f"{text[5:-1]} is true" if text.startswith("not (") else f"{text} is false" for text in self.failed)
+        return f"{self.rule}: {', '.join(outcomes)} ({show(self.values)})"
 
 
 class Decision:

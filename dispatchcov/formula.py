@@ -140,6 +140,12 @@ def sole_reason(formula: Formula, index: int) -> Formula:
     return every(Opposite(formula), flipped(formula, index), *others)
 
 
+def alone(formula: Formula, index: int, vector: int) -> bool:
+    """Is predicate ``index`` the :func:`sole_reason` of ``formula`` for ``vector``?"""
+    others = (other for other in leaves(formula) if other != index)
+    return pivotal(formula, index, vector) and not any(pivotal(formula, other, vector) for other in others)
+
+
 def pivotal(formula: Formula, index: int, vector: int) -> bool:
     """Is ``formula`` false for ``vector`` and would it hold, were only predicate ``index`` the other way?"""
     return not holds(formula, vector) and holds(formula, vector ^ (1 << index))

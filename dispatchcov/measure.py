@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dispatchcov import decide
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
-from dispatchcov.formula import Leaf, Opposite, every, holds, leaves, read, sole_reason
+from dispatchcov.formula import Leaf, Opposite, alone, every, holds, leaves, read
 from dispatchcov.paths import region_name
 from dispatchcov.records import COUNTED, Data, Row
 from dispatchcov.regions import Answer, Space
@@ -225,10 +225,8 @@ class _Measure:
         return tuple(items)
 
     def fallback(self, rule: Rule, index: int) -> Item:
-        alone = sole_reason(rule.guard, index)
-
         def matches(group: _Group) -> bool:
-            return group.passed > rule.index and holds(alone, group.vector)
+            return group.passed > rule.index and alone(rule.guard, index, group.vector)
 
         predicate = self.table.predicates[index]
         return self.item(rule.name, predicate.text, [rule], self.space.sole(rule.index, index), matches, rule.line)

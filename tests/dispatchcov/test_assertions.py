@@ -91,7 +91,7 @@ def test_fallback() -> None:
         trace((6, False)).assert_fallback("vec4", because="aligned")
     assert message(error) == (
         "expected a fallback from rule 'vec4' because of 'aligned' alone\n"
-        "  fell back from vec4: not N % 4 == 0 and aligned (N=6 aligned=false)"
+        "  fell back from vec4: N % 4 == 0 is false, aligned is false (N=6 aligned=false)"
     )
     with pytest.raises(AssertionError, match="expected a fallback from rule 'vec4'\n1 decision"):
         trace((4, True)).assert_fallback("vec4")

@@ -154,7 +154,7 @@ def test_fallback_reasons() -> None:
         ("zero-k", "K == 0"),
         ("decode-mma", "sm >= 80"),
     ]
-    assert str(fallbacks(FP4, facts, vector)[2]) == "decode-mma: not sm >= 80 (sm=75)"
+    assert str(fallbacks(FP4, facts, vector)[2]) == "decode-mma: sm >= 80 is false (sm=75)"
 
 
 def test_a_predicate_that_held_can_count_against_a_rule() -> None:

@@ -12,6 +12,7 @@ from dispatchcov.formula import (
     Leaf,
     Opposite,
     Some,
+    alone,
     assign,
     blame,
     every,
@@ -86,9 +87,10 @@ def test_assign_fixes_one_predicate(formula: Formula, index: int, value: bool) -
 @given(FORMULAS)
 def test_the_sole_reason_is_the_only_pivotal_predicate(formula: Formula) -> None:
     for vector in VECTORS:
-        alone = [index for index in leaves(formula) if pivotal(formula, index, vector)]
+        only = [index for index in leaves(formula) if pivotal(formula, index, vector)]
         for index in leaves(formula):
-            assert holds(sole_reason(formula, index), vector) == (alone == [index])
+            assert holds(sole_reason(formula, index), vector) == (only == [index])
+            assert alone(formula, index, vector) == (only == [index])
 
 
 @EACH

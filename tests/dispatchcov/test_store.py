@@ -145,7 +145,7 @@ def any_data(draw: st.DrawFn) -> Data:
         for _ in range(draw(st.integers(0, 3))):
             digest = draw(st.sampled_from(["d1", "d2"]))
             same = [KINDS[type(shape)] for shape in shapes[digest]]
-            inputs = tuple(draw(st.lists(st.tuples(*same), min_size=1, max_size=3)))
+            inputs = tuple(draw(st.lists(st.tuples(*same), min_size=1, max_size=3, unique=True)))
             counts = [draw(st.integers(0, 2**63 - 1)) for _ in range(4)]
             texts = [draw(TEXTS) for _ in range(3)]
             what = (draw(st.integers(0, 2**200)), inputs[0][:1], draw(TEXTS))
@@ -308,7 +308,7 @@ CHANGES = {
     "no digest": ("UPDATE decisions SET digest = 'd1'", "into table decisions, got others"),
     "machine": ("UPDATE decisions SET machine = NULL", "into table decisions, got others"),
     "vector": ("UPDATE decisions SET vector = kernel", "into table decisions, got others"),
-    "inputs": ("UPDATE decisions SET inputs = hardware", "into table decisions, got others"),
+    "inputs": ("UPDATE decisions SET inputs = '[[1, 2], [1, 2, 3]]'", "into table decisions, got others"),
     "hardware": ("UPDATE decisions SET hardware = inputs", "into table decisions, got others"),
     "json": ("UPDATE decisions SET inputs = '[[NaN]]'", "into table decisions, got others"),
     "deep": ("UPDATE decisions SET inputs = printf('%.*c', 90000, '[')", "into table decisions, got others"),
