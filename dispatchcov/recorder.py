@@ -24,6 +24,7 @@ from dispatchcov.decide import Decision, View
 from dispatchcov.errors import DataError, FactsError, UsageError
 from dispatchcov.expr import Value
 from dispatchcov.shard import SLOTS, WIDTH, ShardWriter
+from dispatchcov.stale import source_digests
 from dispatchcov.table import Table
 
 MEMO = 4096
@@ -78,7 +79,7 @@ class Cell:
 class Context:
     """A phase of a test, ``collect`` or ``run``: what decisions are counted under."""
 
-    __slots__ = ("cells", "closed", "id", "phase", "raw", "recorder", "stale", "test", "told", "written")
+    __slots__ = ("cells", "closed", "id", "phase", "raw", "recorder", "stale", "test", "told")
 
     def __init__(self, recorder: Recorder, test: str, phase: str, number: int) -> None:
         self.recorder = recorder
@@ -89,7 +90,6 @@ class Context:
         self.told: dict[tuple[View, str], dict[Any, Cell]] = {}
         self.raw: list[Decision] | None = None
         self.stale = False
-        self.written = False
         self.closed = False
 
 
@@ -471,17 +471,13 @@ class Recorder:
 
     def _lines(self, cell: Cell) -> list[dict[str, Any]]:
         """The row of ``cell``, after what it refers to, if that is new."""
-        context = cell.context
         lines: list[dict[str, Any]] = []
-        if not context.written:
-            context.written = True
-            lines.append({"k": "context", "id": context.id, "test": context.test, "phase": context.phase})
         names = ("id", "view", "vector", "hardware", "kernel", "inputs")
         row = dict(zip(names, self._about(cell, lines), strict=True))
         counts = list(self.counts[cell.slot : cell.slot + WIDTH])
         state = {"slot": cell.slot // WIDTH} if self._mapped else {"counts": counts}
-        lines.append({"k": "row", "context": context.id, **row, **state})
-        return lines
+        context = {"context": cell.context.id, "test": cell.context.test, "phase": cell.context.phase}
+        return [*lines, {"k": "row", **context, **row, **state}]
 
     def _close_lines(self, context: Context, cells: list[Cell]) -> list[dict[str, Any]]:
         """All that was counted in ``context``, after what it refers to, if that is new."""
@@ -499,6 +495,8 @@ class Recorder:
             self._tables.add(table.digest)
             about = {"digest": table.digest, "op": table.op, "source": table.source, "text": table.text}
             lines.append({"k": "table", **about})
+            for kernel, checksum in source_digests(table).items():
+                lines.append({"k": "source", "digest": table.digest, "kernel": kernel, "sha256": checksum})
         view = self._views.get((table.digest, machine))
         if view is None:
             view = self._views[table.digest, machine] = len(self._views) + 1

@@ -6,11 +6,11 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
 ``shard``    first line: ``format`` (1), ``name`` (this file's, kept by copies), ``run``, ``host``, ``pid``,
              ``started`` (ISO 8601, UTC), ``counts`` (name of the array's file, "" if there is none)
 ``table``    ``digest``, ``op``, ``source``, ``text``: before its first view
+``source``   ``digest``, ``kernel``, ``sha256`` of the kernel's sources
 ``view``     ``id``, ``digest``, ``machine``: a table as decided on a machine, before its first row
-``context``  ``id``, ``test`` (node id, "" outside tests), ``phase``: collect, setup, call, teardown, session,
-             warm-up or run
-``row``      a row in progress: ``context``, ``id``, ``view``, ``vector`` (hex), ``hardware``, ``kernel``, ``inputs``,
-             and either ``slot`` (the counts are in the array) or ``counts`` (at least that many)
+``row``      a row in progress: ``context``, ``test`` (node id, "" outside tests), ``phase`` (collect, setup, call,
+             teardown, session, warm-up or run), ``id``, ``view``, ``vector`` (hex), ``hardware``, ``kernel``,
+             ``inputs``, and either ``slot`` (the counts are in the array) or ``counts`` (at least that many)
 ``close``    the final rows of a context that has any: ``context``, ``test``, ``phase``, ``rows``: for each a list of
              id, view, vector, hardware, kernel, inputs, selected, launched, observed, checked
 ``outcome``  ``test``, ``outcome``

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from itertools import compress, count, islice
+from collections.abc import Callable, Iterable
+from itertools import chain, compress, count, islice
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 from dispatchcov import untrusted
@@ -21,8 +22,7 @@ FIELDS = {
     "shard": "name, run, host, started, counts (text) and pid",
     "table": "digest, op, source, text (text)",
     "view": "id (integer), digest of a table before it, machine (text)",
-    "context": "id (integer), test, phase (text)",
-    "row": f"context, {_ROW} and slot or four counts",
+    "row": f"context (integer), test, phase (text), {_ROW} and slot or four counts",
     "close": f"context (integer), test, phase (text), rows (lists of {_ROW}, four counts)",
     "outcome": "test, outcome (text)",
     "partial": "reason (text)",
@@ -31,16 +31,18 @@ FIELDS = {
 }
 _ANY = f'a JSON object whose "k" is one of {", ".join(list(FIELDS)[1:])}'
 _BEGIN = b'{"k":"shard",'
-_PROGRESS = (b'{"k":"context","id":', b'{"k":"row","context":')
-_PASSED = frozenset(prefix[:9] for prefix in _PROGRESS)
-_CONTEXT = re.compile(rb'\{"k":"(?:context","id|row","context)":(\d{1,15}),')
+_PROGRESS = b'{"k":"row"'
+_CONTEXT = re.compile(rb'\{"k":"row","context":(\d{1,15}),')
+_close = itemgetter("context", "test", "phase", "rows")
+_outcome = itemgetter("test", "outcome")
 
 
 class ShardLines:
     """What the lines of one shard say, the later over the earlier.
 
-    ``final``: number of the line, test, phase and rows of each ``close`` line; ``closed``: the ids of their contexts.
-    ``open``: number and object of each ``row`` line of another context. ``ended``: number of the ``end`` line, or 0.
+    ``closes`` and ``outcomes``: number and object of each line of these kinds. ``closed``: the contexts that a
+    ``close`` line ended. ``open``: number and object of each ``row`` line of the others. ``ended``: number of the
+    ``end`` line, or 0.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,13 +54,13 @@ class ShardLines:
         self.problems: list[str] = []
         self.partial: dict[str, None] = {}
         self.notes: dict[str, None] = {}
+        self.sources: dict[str, None] = {}
         self.tables: dict[str, TableText] = {}
         self.views: dict[int, tuple[str, str]] = {}
-        self.contexts: dict[int, tuple[str, str]] = {}
         self.open: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.closes: list[tuple[int, dict[str, Any]]] = []
         self.closed: set[int] = set()
-        self.final: list[tuple[int, str, str, list[Any]]] = []
-        self.outcomes: dict[str, str] = {}
+        self.outcomes: list[tuple[int, dict[str, Any]]] = []
 
     def read(self, stream: BinaryIO) -> int:
         """Take in all lines; the number of bytes read. Raises :class:`DataError` if the first is not a shard's."""
@@ -69,25 +71,53 @@ class ShardLines:
                 if _cut(chunk[0]) and _BEGIN.startswith(chunk[0][: len(_BEGIN)]):
                     break
                 self.first(untrusted.parse(chunk[0]))
-                chunk[0] = _PROGRESS[0] + b"\n"  # done with, and passed over
+                chunk[0] = _PROGRESS + b"\n"  # done with, and passed over
             cut = chunk.pop() if _cut(chunk[-1]) else b""
-            settled = [line[:9] not in _PASSED for line in chunk]
+            settled = [line[:10] != _PROGRESS for line in chunk]
             values = untrusted.parse_lines(list(compress(chunk, settled)))
             lines = zip(compress(count(self.number + 1), settled), values, strict=False)
             self._after_end(lines) if self.ended else self.take(lines)
             self.number += len(chunk)
             if cut and self.ended:
                 self._after_end([(self.number + 1, cut)])
+        self._check()
         if not self.ended or self.problems:
             self._read_progress(stream)
         return size
+
+    def _check(self) -> None:
+        """Leave out the ``close`` and ``outcome`` lines with wrong fields. All are looked at together first."""
+        try:
+            columns = list(zip(*(_close(value) for _, value in self.closes), strict=True))
+            fine = [set(map(type, column)) for column in columns] in ([], [{int}, {str}, {str}, {list}])
+        except (LookupError, TypeError):
+            fine = False
+        if not fine:
+            self.closes = [line for line in self.closes if self._fits(line, _close, (int, str, str, list))]
+        self.closed = {value["context"] for _, value in self.closes}
+        try:
+            fine = {str}.issuperset(map(type, chain.from_iterable(_outcome(value) for _, value in self.outcomes)))
+        except (LookupError, TypeError):
+            fine = False
+        if not fine:
+            self.outcomes = [line for line in self.outcomes if self._fits(line, _outcome, (str, str))]
+
+    def _fits(self, line: tuple[int, Any], fields: Callable[[Any], tuple[Any, ...]], types: tuple[type, ...]) -> bool:
+        number, value = line
+        try:
+            fine = tuple(map(type, fields(value))) == types
+        except LookupError:
+            fine = False
+        if not fine:
+            self.problem(number, f"expected {_wanted(value)}, got {show(value)}")
+        return fine
 
     def _read_progress(self, stream: BinaryIO) -> None:
         """Take in the lines that were passed over, of contexts that no line closed."""
         stream.seek(0)
         numbers, lines = [], []
         for number, line in enumerate(islice(stream, self.number), 1):
-            if line[:9] in _PASSED:
+            if line[:10] == _PROGRESS:
                 context = _CONTEXT.match(line)
                 if context is None or int(context[1]) not in self.closed:
                     numbers.append(number)
@@ -95,6 +125,7 @@ class ShardLines:
         left = list(zip(numbers, untrusted.parse_lines(lines), strict=True))
         self.take(line for line in left if not 0 < self.ended < line[0])
         self._after_end(line for line in left if 0 < self.ended < line[0])
+        self._check()  # an object may name its kind twice
 
     def first(self, value: Any) -> None:
         """Take in the first line; raises :class:`DataError` if it is not that of a shard of this format."""
@@ -115,13 +146,15 @@ class ShardLines:
     def take(self, lines: Iterable[tuple[int, Any]]) -> None:
         """Take in parsed lines, each with its number."""
         lines = iter(lines)
-        for number, value in lines:
+        closes, outcomes = self.closes, self.outcomes
+        for line in lines:
+            number, value = line
             try:
                 kind = value["k"]
                 if kind == "close":
-                    self._close(number, value)
+                    closes.append(line)
                 elif kind == "outcome":
-                    self.outcomes[text(value["test"])] = text(value["outcome"])
+                    outcomes.append(line)
                 elif kind == "end":
                     self.ended = number
                     self._after_end(lines)
@@ -130,20 +163,15 @@ class ShardLines:
             except (LookupError, TypeError):
                 self.problem(number, f"expected {_wanted(value)}, got {show(value)}")
 
-    def _close(self, number: int, value: dict[str, Any]) -> None:
-        context, test, phase, rows = integer(value["context"]), text(value["test"]), text(value["phase"]), value["rows"]
-        self.final.append((number, test, phase, rows if type(rows) is list else refuse(rows)))
-        self.closed.add(context)
-
     def _rare(self, number: int, kind: str, value: dict[str, Any]) -> None:
         if kind == "table":
             table = TableText(*(text(value[key]) for key in ("digest", "op", "source", "text")))
             self.tables[table.digest] = table
+        elif kind == "source":
+            self.sources[" ".join(text(value[key]) for key in ("digest", "sha256", "kernel"))] = None
         elif kind == "view":
             digest = value["digest"]
             self.views[integer(value["id"])] = (self.tables[digest].digest, text(value["machine"]))
-        elif kind == "context":
-            self.contexts[integer(value["id"])] = (text(value["test"]), text(value["phase"]))
         elif kind == "row":
             self.open[integer(value["id"])] = (number, value)
         elif kind == "partial":

@@ -27,6 +27,7 @@ MAX_ARRAY = 1 << 27
 _about = itemgetter("id", "view", "vector", "hardware", "kernel", "inputs")
 _key = itemgetter(1, 2, 3, 4, 5, 6, 7, 13)
 _make_row = partial(tuple.__new__, Row)  # Row._make without its check, which is half of its time
+_make_outcome = partial(tuple.__new__, Outcome)
 
 Entry = tuple[int, str, str, Any, bool]
 """A row not checked yet: number of its line, test, phase, values, finished."""
@@ -62,9 +63,10 @@ def records(lines: ShardLines) -> Data:
         rows = reader.each(reader.final_entries())
     rows += reader.each(reader.entries_in_progress())
     about = (head.name, head.run, head.host, head.pid, head.started, lines.number)
-    lists = (tuple(lines.problems), tuple(lines.notes))
+    lists = (tuple(lines.problems), tuple(lines.notes), tuple(lines.sources))
     shard = Shard(*about, tuple(lines.partial), lines.ended > 0, *lists)
-    outcomes = tuple(Outcome(head.name, test, outcome) for test, outcome in lines.outcomes.items())
+    ends = {value["test"]: value["outcome"] for _, value in lines.outcomes}
+    outcomes = tuple(map(_make_outcome, zip(repeat(head.name), ends, ends.values(), strict=False)))
     return Data(tuple(lines.tables.values()), (shard,), tuple(_added_up(rows)), outcomes)
 
 
@@ -76,7 +78,9 @@ class _Rows:
 
     def final_rows(self) -> list[Row] | None:
         """All final rows at once, column by column; None if there is one that needs a closer look."""
-        entries = list(chain.from_iterable(rows for *_, rows in self.lines.final))
+        closes = [value for _, value in self.lines.closes]
+        every = [value["rows"] for value in closes]
+        entries = list(chain.from_iterable(every))
         if not entries:
             return []
         try:
@@ -100,8 +104,9 @@ class _Rows:
             return None
         if not fine:
             return None
-        tests = chain.from_iterable(repeat(test, len(rows)) for _, test, _, rows in self.lines.final)
-        phases = chain.from_iterable(repeat(phase, len(rows)) for _, _, phase, rows in self.lines.final)
+        lengths = list(map(len, every))
+        tests = chain.from_iterable(map(repeat, [value["test"] for value in closes], lengths))
+        phases = chain.from_iterable(map(repeat, [value["phase"] for value in closes], lengths))
         columns = (
             repeat(self.name), digests, machines, tests, phases, map(bits.__getitem__, vectors),
             map(tuple, hardware), kernels, *counts, [tuple(map(tuple, rows)) for rows in inputs], repeat(True),
@@ -134,10 +139,10 @@ class _Rows:
 
     def final_entries(self) -> Iterable[Entry]:
         final: dict[Any, Entry] = {}
-        for number, test, phase, rows in self.lines.final:
-            for entry in rows:
+        for number, value in self.lines.closes:
+            for entry in value["rows"]:
                 try:
-                    final[integer(entry[0])] = (number, test, phase, entry, True)
+                    final[integer(entry[0])] = (number, value["test"], value["phase"], entry, True)
                 except (LookupError, TypeError):
                     self.lines.problem(number, f"expected a line 'close' with {FIELDS['close']}, got {show(entry)}")
         return final.values()
@@ -148,7 +153,7 @@ class _Rows:
                 context = integer(value["context"])
                 if context in self.lines.closed:
                     continue
-                test, phase = self.lines.contexts[context]
+                test, phase = text(value["test"]), text(value["phase"])
                 counts = value["counts"] if "counts" in value else self._from_array(value["slot"])
                 entry = [*_about(value), *counts]
             except (LookupError, TypeError):

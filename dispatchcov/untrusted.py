@@ -116,7 +116,8 @@ def bits(value: Any) -> int:
 def are_facts(values: Iterable[Any]) -> bool:
     """Are all JSON ``values`` texts, booleans or integers of at most 256 bits? ``TypeError`` for lists and objects."""
     different = set(values)
-    return None not in different and all(abs(value) < MAX_FACT for value in different if type(value) is int)
+    integers = [value for value in different if type(value) is int]
+    return None not in different and max(map(abs, integers), default=0) < MAX_FACT
 
 
 def facts(value: Any) -> tuple[Value, ...]:

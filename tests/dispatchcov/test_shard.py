@@ -31,10 +31,9 @@ HEAD = {
 TABLE = {"k": "table", "digest": "d" * 64, "op": "demo::record", "source": "demo.toml", "text": TEXT}
 VIEW = {"k": "view", "id": 1, "digest": "d" * 64, "machine": "cpu"}
 INPUT = [8, True, "float16", 90]
-CONTEXT = {"k": "context", "id": 2, "test": "t.py::t", "phase": "call"}
 ROW = {
-    "k": "row", "context": 2, "id": 1, "view": 1, "vector": "3", "hardware": [90], "kernel": "", "inputs": [INPUT],
-    "slot": 0,
+    "k": "row", "context": 2, "test": "t.py::t", "phase": "call", "id": 1, "view": 1, "vector": "3", "hardware": [90],
+    "kernel": "", "inputs": [INPUT], "slot": 0,
 }  # fmt: skip
 FINAL = [1, 1, "3", [90], "", [INPUT], 5, 4, 3, 2]
 CLOSE = {"k": "close", "context": 2, "test": "t.py::t", "phase": "call", "rows": [FINAL]}
@@ -42,7 +41,7 @@ OUTCOME = {"k": "outcome", "test": "t.py::t", "outcome": "passed"}
 PARTIAL = {"k": "partial", "reason": "interrupted"}
 NOTE = {"k": "note", "text": "no CUDA device"}
 END = {"k": "end"}
-WHOLE: list[dict[str, Any]] = [HEAD, TABLE, VIEW, CONTEXT, ROW, CLOSE, OUTCOME, PARTIAL, NOTE, END]
+WHOLE: list[dict[str, Any]] = [HEAD, TABLE, VIEW, ROW, CLOSE, OUTCOME, PARTIAL, NOTE, END]
 
 Read = Callable[..., Data]
 
@@ -145,7 +144,7 @@ def test_what_the_recorder_writes_is_json_of_the_documented_kinds(tmp_path: Path
     with open(path, encoding="utf-8") as stream:
         lines = [json.loads(line) for line in stream]
     kinds = [line["k"] for line in lines]
-    assert kinds == ["shard", "context", "table", "view", "row", "outcome", "partial", "note", "close", "end"]
+    assert kinds == ["shard", "table", "view", "row", "outcome", "partial", "note", "close", "end"]
     samples = {line["k"]: line for line in WHOLE}
     assert {line["k"]: list(line) for line in lines} == {kind: list(sample) for kind, sample in samples.items()}
 
@@ -179,7 +178,7 @@ def test_a_vector_may_exceed_64_bits(read: Read) -> None:
 
 def test_rows_in_progress_take_their_counts_from_the_array(read: Read) -> None:
     other = ROW | {"id": 2, "slot": 1, "vector": "1"}
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, other, counts=[7, 6, 0, 1, 0, 2, 0, 0])
+    data = read(HEAD, TABLE, VIEW, ROW, other, counts=[7, 6, 0, 1, 0, 2, 0, 0])
     assert counted(data) == [(7, 6, 0, 1), (0, 2, 0, 0)]
     assert [row.finished for row in data.rows] == [False, False]
     assert not data.shards[0].ended
@@ -187,22 +186,22 @@ def test_rows_in_progress_take_their_counts_from_the_array(read: Read) -> None:
 
 @pytest.mark.parametrize("counts", [None, b"", b"1234567", [0, 0, 0, 0], [1, 0]])
 def test_a_row_that_the_array_does_not_know_was_selected_once(read: Read, counts: Any) -> None:
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW | {"slot": 3}, counts=counts)
+    data = read(HEAD, TABLE, VIEW, ROW | {"slot": 3}, counts=counts)
     assert counted(data) == [(1, 0, 0, 0)]
 
 
 def test_rows_in_progress_may_say_their_counts_themselves(read: Read) -> None:
     later = {key: value for key, value in ROW.items() if key != "slot"} | {"counts": [8, 7, 0, 0]}
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, later, counts=[9, 9, 9, 9])
+    data = read(HEAD, TABLE, VIEW, ROW, later, counts=[9, 9, 9, 9])
     assert counted(data) == [(8, 7, 0, 0)]
 
 
 def test_the_slot_of_a_closed_context_is_not_looked_at(read: Read) -> None:
     """After the close line the slot may count for another row."""
-    again = [CONTEXT | {"id": 3, "test": "u"}, ROW | {"context": 3, "id": 2}]
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, CLOSE, *again, counts=[70, 0, 0, 0])
+    again = [ROW | {"context": 3, "test": "u", "id": 2}]
+    data = read(HEAD, TABLE, VIEW, ROW, CLOSE, *again, counts=[70, 0, 0, 0])
     assert [(row.test, row.selected, row.finished) for row in data.rows] == [("t.py::t", 5, True), ("u", 70, False)]
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, CLOSE | {"rows": []}, *again, counts=[70, 0, 0, 0])
+    data = read(HEAD, TABLE, VIEW, ROW, CLOSE | {"rows": []}, *again, counts=[70, 0, 0, 0])
     assert [(row.test, row.selected, row.finished) for row in data.rows] == [("u", 70, False)]
 
 
@@ -236,13 +235,13 @@ def test_a_shard_that_grew_while_it_was_read_is_read_again(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between lines and array a context may be closed and its slot used again, but then there are more lines."""
-    read(HEAD, TABLE, VIEW, CONTEXT, ROW, counts=[5, 0, 0, 0])
+    read(HEAD, TABLE, VIEW, ROW, counts=[5, 0, 0, 0])
     real = shard_read._array
     calls: list[str] = []
 
     def grow(path: str, name: str) -> Any:
         if not calls:
-            later = (CLOSE, CONTEXT | {"id": 3, "test": "u"}, ROW | {"context": 3, "id": 2})
+            later = (CLOSE, ROW | {"context": 3, "test": "u", "id": 2})
             with open(path, "a", encoding="utf-8") as stream:
                 stream.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in later)
             Path(path + COUNTS).write_bytes((9).to_bytes(8, sys.byteorder) + bytes(24))
@@ -268,8 +267,8 @@ def test_cut_anywhere_the_whole_lines_are_read(read: Read, tmp_path: Path) -> No
         lines = whole[:size].count(b"\n") + (whole[size : size + 1] == b"\n")
         assert [shard.problems for shard in data.shards] == [()] * (lines > 0)
         assert [shard.lines for shard in data.shards] == [lines] * (lines > 0)
-        assert counted(data) == [(5, 4, 3, 2)] * (lines > 5) + [(1, 0, 0, 0)] * (lines == 5)
-        assert len(data.outcomes) == (lines > 6)
+        assert counted(data) == [(5, 4, 3, 2)] * (lines > 4) + [(1, 0, 0, 0)] * (lines == 4)
+        assert len(data.outcomes) == (lines > 5)
 
 
 def test_an_empty_file_is_a_shard_without_records(read: Read) -> None:
@@ -345,7 +344,8 @@ def test_a_line_that_is_none_is_named_and_the_rest_kept(read: Read, line: str) -
 
 
 WRONG_LINES: list[dict[str, Any]] = [
-    {"k": "table"}, TABLE | {"text": None}, TABLE | {"digest": ["d"]}, VIEW | {"id": "1"}, VIEW | {"digest": "e"},
+    {"k": "table"}, OUTCOME | {"test": None},
+    TABLE | {"text": None}, TABLE | {"digest": ["d"]}, VIEW | {"id": "1"}, VIEW | {"digest": "e"},
     VIEW | {"digest": []}, VIEW | {"machine": 3}, OUTCOME | {"test": 3}, OUTCOME | {"outcome": {}}, {"k": "outcome"},
     PARTIAL | {"reason": None}, {"k": "partial"},
     NOTE | {"text": 3}, CLOSE | {"rows": 3}, CLOSE | {"rows": {}}, CLOSE | {"rows": "abc"},
@@ -390,40 +390,47 @@ def test_a_row_of_a_wrong_length_or_kind_is_named_and_the_others_kept(read: Read
 @pytest.mark.parametrize(
     "change",
     [
-        {"id": "1"}, {"context": "2"}, {"context": 9}, {"view": 3}, {"vector": 3}, {"hardware": 90}, {"kernel": None},
+        {"id": "1"}, {"context": "2"}, {"test": 1}, {"phase": None}, {"view": 3}, {"vector": 3},
+        {"hardware": 90}, {"kernel": None},
         {"inputs": []}, {"slot": "0"}, {"slot": -1}, {"slot": None}, {"counts": [1]}, {"counts": [1, 2, 3, -4]},
         {"counts": 3}, {"counts": ["a", 0, 0, 0]},
     ],
     ids=ascii,
 )  # fmt: skip
 def test_a_wrong_row_in_progress_is_named_and_the_others_kept(read: Read, change: dict[str, Any]) -> None:
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW | {"id": 5}, ROW | change, counts=[7, 0, 0, 0])
+    data = read(HEAD, TABLE, VIEW, ROW | {"id": 5}, ROW | change, counts=[7, 0, 0, 0])
     assert counted(data) == [(7, 0, 0, 0)]
-    assert problem(data).startswith("line 6: expected a line 'row' with context, id, view")
+    assert problem(data).startswith("line 5: expected a line 'row' with context (integer), test, phase (text), id")
 
 
-@pytest.mark.parametrize("missing", ["id", "context", "view", "vector", "hardware", "kernel", "inputs", "slot"])
+@pytest.mark.parametrize("missing", [key for key in ROW if key != "k"])
 def test_a_row_in_progress_without_a_field_is_named(read: Read, missing: str) -> None:
-    data = read(HEAD, TABLE, VIEW, CONTEXT, {key: value for key, value in ROW.items() if key != missing})
+    data = read(HEAD, TABLE, VIEW, {key: value for key, value in ROW.items() if key != missing})
     assert data.rows == ()
-    assert problem(data).startswith("line 5: expected a line 'row' with ")
+    assert problem(data).startswith("line 4: expected a line 'row' with ")
+
+
+def test_a_line_that_names_two_kinds_is_of_the_second(read: Read) -> None:
+    data = read(HEAD, TABLE, VIEW, '{"k":"row","k":"close","context":7}\n', '{"k":"row","k":"end"}\n')
+    assert problem(data).startswith("line 4: expected a line 'close' with ")
+    assert data.shards[0].ended
 
 
 def test_without_its_close_line_a_context_falls_back_to_its_rows_in_progress(read: Read) -> None:
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, "damaged\n", OUTCOME, END)
+    data = read(HEAD, TABLE, VIEW, ROW, "damaged\n", OUTCOME, END)
     assert [(row.selected, row.finished) for row in data.rows] == [(1, False)]
-    assert problem(data).startswith("line 6: ")
+    assert problem(data).startswith("line 5: ")
 
 
 def test_negative_counts_in_the_array_are_a_problem(read: Read) -> None:
-    data = read(HEAD, TABLE, VIEW, CONTEXT, ROW, counts=[5, -1, 0, 0])
+    data = read(HEAD, TABLE, VIEW, ROW, counts=[5, -1, 0, 0])
     assert data.rows == ()
-    assert problem(data).startswith("line 5: ")
+    assert problem(data).startswith("line 4: ")
 
 
 def test_lines_after_the_end_are_a_problem(read: Read) -> None:
     for more in (OUTCOME, "garbage", '{"k":"par'):
-        assert problem(read(*WHOLE, more)).startswith("line 11: expected nothing after the line 'end', got ")
+        assert problem(read(*WHOLE, more)).startswith("line 10: expected nothing after the line 'end', got ")
 
 
 def test_problems_are_listed_up_to_a_limit(read: Read) -> None:
@@ -451,7 +458,7 @@ def test_no_array_is_opened_but_a_plain_file_beside_the_shard(
         path.write_bytes(seven)
     (folder / "link").symlink_to(tmp_path / "secret")
     os.mkfifo(folder / "fifo")
-    lines = [HEAD | {"counts": where}, TABLE, VIEW, CONTEXT, ROW]
+    lines = [HEAD | {"counts": where}, TABLE, VIEW, ROW]
     (folder / NAME).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     assert counted(read_shard(folder / NAME)) == [(1, 0, 0, 0)]
     monkeypatch.chdir(folder)
@@ -525,6 +532,7 @@ def test_rows_read_all_at_once_are_those_read_one_by_one(rows: list[list[Any]]) 
         lines = ShardLines("x")
         lines.first(HEAD)
         lines.take(enumerate([TABLE, VIEW, CLOSE | {"rows": rows}], 2))
+        lines._check()
         readers.append(shard_read._Rows(lines, NAME))
     at_once = readers[0].final_rows()
     one_by_one = readers[1].each(readers[1].final_entries())
