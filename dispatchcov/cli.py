@@ -76,6 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     regions.add_argument("table", metavar="TABLE", help="FILE.toml or MODULE:ATTR")
     regions.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     regions.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    check = add("check", "find faults of tables before anything runs; exit status 2 if one is an error")
+    check.add_argument("tables", nargs="+", metavar="TABLE", help="FILE.toml or MODULE:ATTR")
+    check.add_argument("--format", choices=("text", "json", "github"), default="text", help="default: text")
+    check.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
     debug = add("debug", "show versions, settings, files and tables as dispatchcov sees them")
     for sub in (combine, erase, debug):
         _data(sub)
@@ -94,6 +98,7 @@ def _judging(parser: argparse.ArgumentParser) -> None:
     add("--table", action="append", metavar="TABLE", help="table to judge, FILE.toml or MODULE:ATTR; repeatable")
     add("--require", action="append", metavar="NAME", help="partition that must be hit; repeatable")
     add("--fail-under", metavar="PCT", help="least percentage of required partition bins")
+    add("--stored", action="append", metavar="FILE", help="data file of another run to bring in, less what is stale")
     add("--evidence", action="append", metavar="LIST", help="evidence that a hit needs to count")
 
 

@@ -19,9 +19,11 @@ from dispatchcov.gate import Limits, Verdict, judge
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
-from dispatchcov.table import Table, Variable, show
+from dispatchcov.stale import brought_in
+from dispatchcov.table import Table, Variable
+from dispatchcov.table_commands import BELOW, ERROR, FINE, check, regions, write
 
-FINE, ERROR, BELOW = 0, 1, 2
+__all__ = ["bench", "check", "combine", "debug", "erase", "explain", "json", "regions", "report", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,41 +86,6 @@ def explain(options: argparse.Namespace) -> int:
     return FINE
 
 
-def regions(options: argparse.Namespace) -> int:
-    """List the regions of a table."""
-    import json as codec
-
-    from dispatchcov.regions import Space
-
-    table = config.table(options.table)
-    space = Space.of(table)
-    if options.format == "json":
-        document = {
-            "format": 1,
-            "op": table.op,
-            "digest": table.digest,
-            "regions": [
-                {
-                    "index": region.index,
-                    "name": region.name,
-                    "rule": table.rules[region.rule].name if region.rule is not None else None,
-                    "kernel": table.rules[region.rule].kernel.name if region.rule is not None else None,
-                    "settled": [table.predicates[index].text if index >= 0 else None for index in region.settled],
-                    "state": region.state,
-                    "witness": region.witness,
-                }
-                for region in space.regions
-            ],
-            "notes": list(space.notes),
-        }
-        return _write(options.output, codec.dumps(document, indent=2))
-    lines = [f"{table.op}: {len(space.regions)} regions"]
-    for region in space.regions:
-        witness = show(region.witness) if region.witness is not None else f"no input known ({region.state})"
-        lines.append(f"{region.index:4}  {region.name}\n      {witness}")
-    return _write(options.output, "\n".join([*lines, *(f"note: {note}" for note in space.notes)]))
-
-
 def debug(options: argparse.Namespace) -> int:
     """Show what dispatchcov sees."""
     settings = _settings(options)
@@ -152,21 +119,22 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    names = ("table", "require", "fail_under", "evidence", "data")
+    names = ("table", "require", "fail_under", "evidence", "data", "stored")
     given = {name: getattr(options, name, None) for name in names}
     return config.read(os.getcwd(), given)
 
 
 def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
-    data = store.load(os.path.abspath(settings.data))
+    tables = config.tables(settings.table)
+    data = brought_in(settings.stored, tables, store.load(os.path.abspath(settings.data)))
     evidence = config.evidence(settings.evidence, "--evidence")
-    results = Results.of(data, config.tables(settings.table), evidence=evidence)
+    results = Results.of(data, tables, evidence=evidence)
     verdict = judge(results, Limits(settings.fail_under, settings.require))
     if options.quiet and not options.output:
         if not verdict.ok:
             print("\n".join(text_report.verdict_lines(verdict)), file=sys.stderr)
     else:
-        _write(options.output, _rendered(kind, results, verdict))
+        write(options.output, _rendered(kind, results, verdict))
     if verdict.no_data:
         return ERROR
     return FINE if verdict.ok else BELOW
@@ -174,18 +142,6 @@ def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
 
 def _rendered(kind: str, results: Results, verdict: Verdict) -> str:
     return json_report.render(results, verdict) if kind == "json" else text_report.render(results, verdict)
-
-
-def _write(path: str | None, text: str) -> int:
-    if path is None:
-        print(text.rstrip("\n"))
-        return FINE
-    try:
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text.rstrip("\n") + "\n")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
-    return FINE
 
 
 def _facts(table: Table, pairs: list[str]) -> dict[str, Value]:

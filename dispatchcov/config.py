@@ -37,6 +37,7 @@ class Settings:
     append: bool = False
     trace: str = ""
     observe: str = ""
+    stored: tuple[str, ...] = ()
 
 
 def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:

@@ -40,7 +40,8 @@ CREATE TABLE shards (     -- the processes that recorded
     partial TEXT,         -- JSON list: why absence proves nothing in this run
     ended INTEGER,        -- 1 if the process said that it ended
     problems TEXT,        -- JSON list: lines that could not be read
-    notes TEXT            -- JSON list: what else is to know about the run
+    notes TEXT,           -- JSON list: what else is to know about the run
+    sources TEXT          -- JSON list: table digest, SHA-256 of the sources, kernel, with spaces between
 );
 CREATE TABLE tests (
     id INTEGER PRIMARY KEY,
@@ -78,7 +79,7 @@ CREATE TABLE outcomes (   -- how tests ended
 )
 """
 STATEMENTS = tuple(statement.strip() for statement in SCHEMA.split(";\n"))
-TABLES = {"tables": 5, "shards": 11, "tests": 2, "contexts": 3, "decisions": 7, "rows": 8, "outcomes": 3}
+TABLES = {"tables": 5, "shards": 12, "tests": 2, "contexts": 3, "decisions": 7, "rows": 8, "outcomes": 3}
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -186,8 +187,8 @@ def columns(inputs: Inputs) -> list[Value | tuple[Value, ...]]:
     return [column if len(set(column)) > 1 else column[0] for column in zip(*inputs, strict=True)]
 
 
-def _lists(shard: Shard) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return shard.problems, shard.notes
+def _lists(shard: Shard) -> tuple[tuple[str, ...], ...]:
+    return shard.problems, shard.notes, shard.sources
 
 
 def is_data_file(path: str) -> bool:

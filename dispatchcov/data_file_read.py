@@ -126,9 +126,9 @@ def _inputs(columns: Any) -> list[list[Any]]:
 
 
 def _shard(row: tuple[Any, ...]) -> Shard:
-    _, name, run, host, pid, started, lines, partial, ended, problems, notes = row
+    _, name, run, host, pid, started, lines, partial, ended, problems, notes, sources = row
     about = (text(name), text(run), text(host), integer(pid), text(started), integer(lines))
-    return Shard(*about, _texts(partial), bool(integer(ended)), _texts(problems), _texts(notes))
+    return Shard(*about, _texts(partial), bool(integer(ended)), _texts(problems), _texts(notes), _texts(sources))
 
 
 def _texts(column: Any) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
         return Verdict(("no dispatch table was given and none decided anything: nothing was judged",), no_data=True)
     failures = [f"records are damaged: {problem}" for problem in results.problems]
     notes = [f"partial run ({reason}): nothing is judged missed" for reason in results.partial]
+    notes += sorted({note for shard in results.data.shards for note in shard.notes})
     for table in results.tables:
         failures += _table(table, bool(results.partial))
         notes += [f"{table.table.op}: {note}" for note in table.notes]

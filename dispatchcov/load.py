@@ -27,8 +27,13 @@ def load_table(path: str | os.PathLike[str]) -> Table:
     if "extends" in document.root.table("table"):
         extension = read_extension(document)
         parts = _parts(extension.base, extension.requirements)
-        return Table(replace(parts, text=extension.text()))
-    return Table(_parts(document))
+        return Table(replace(parts, text=extension.text(), folder=_folder(extension.base)))
+    return Table(replace(_parts(document), folder=_folder(document)))
+
+
+def _folder(document: Document) -> str:
+    """Where the sources of kernels are looked for; a text from elsewhere has no such place."""
+    return os.path.dirname(os.path.abspath(document.source))
 
 
 def parse_table(text: str, *, source: str = "<table>") -> Table:
@@ -95,7 +100,7 @@ def _rules(root: Entry, conditions: Conditions) -> tuple[dict[str, Kernel], dict
 def _kernel(entry: Entry, conditions: Conditions) -> Kernel:
     name = entry.name("name")
     entry.where = f"kernel {name!r}"
-    entry.only("name", "symbol", "requires")
+    entry.only("name", "symbol", "requires", "sources")
     symbol = entry.name("symbol") if "symbol" in entry else ""
     variables = conditions.variables
     for placeholder in PLACEHOLDER.findall(symbol):
@@ -104,7 +109,8 @@ def _kernel(entry: Entry, conditions: Conditions) -> Kernel:
     if set("{}") & set(PLACEHOLDER.sub("", symbol)):
         raise entry.fail(f"expected each {{ of symbol to be closed, as in {{dtype}}, got {brief(symbol)}", "symbol")
     requires = conditions.condition(entry, "requires")
-    return Kernel(name, symbol, requires, str(entry.values.get("requires", "")), entry.line())
+    sources = tuple(entry.strings("sources"))
+    return Kernel(name, symbol, requires, str(entry.values.get("requires", "")), sources, entry.line())
 
 
 def _rule(

@@ -89,6 +89,7 @@ class Kernel:
     symbol: str = ""
     requires: Formula = ALWAYS
     requires_text: str = ""
+    sources: tuple[str, ...] = ()
     line: int = 0
 
 
@@ -154,3 +155,4 @@ class Parts:
     waivers: tuple[Waiver, ...] = ()
     source: str = "<table>"
     text: str = field(default="", repr=False)
+    folder: str = ""

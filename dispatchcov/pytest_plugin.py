@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dispatchcov.assertions import DispatchTrace
     from dispatchcov.session import Session
 
-OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe")
+OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored")
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 UNDO: pytest.StashKey[Any] = pytest.StashKey()
 
@@ -55,6 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--dispatch-data", metavar="FILE", help="where the records are kept (default: .dispatchcov)")
     add("--dispatch-append", action="store_true", default=None, help="keep the records of earlier runs")
+    add(
+        "--dispatch-stored",
+        action="append",
+        metavar="FILE",
+        help="data file of an earlier run or another machine to bring in; what is stale in it counts for nothing",
+    )
     add("--dispatch-observe", metavar="torch", help="run each test under the kernel profiler: evidence observed")
     add("--dispatch-trace", metavar="FILE.jsonl", help="write the raw trace, one decision a line")
 

@@ -63,7 +63,8 @@ class Shard:
     """One process of one run. ``lines`` is the number of lines read: of two copies the longer one is the later one.
 
     ``partial`` lists why absence proves nothing in this run; ``ended`` is false if the process never said that
-    it ended. ``problems`` are lines that could not be read, ``notes`` what else is to know about the run.
+    it ended. ``problems`` are lines that could not be read, ``notes`` what else is to know about the run,
+    ``sources`` checksums of the sources of kernels, each as table digest, SHA-256 and kernel, with spaces between.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Shard:
     ended: bool = False
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

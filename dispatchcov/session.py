@@ -24,6 +24,7 @@ from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, 
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
+from dispatchcov.stale import brought_in
 from dispatchcov.table import known_tables
 from dispatchcov.trace import TraceWriter
 
@@ -143,7 +144,7 @@ class Session:
 
     def _judge(self) -> None:
         lost = [error for error in (self.recorder.lost, self.recorder.trace_lost) if error]
-        data = store.combine(self.data, remove=True)
+        data = brought_in(self.settings.stored, self.tables, store.combine(self.data, remove=True))
         results = Results.of(data, self.tables, evidence=self.evidence)
         limits = Limits(self.settings.fail_under, self.settings.require)
         verdict = judge(results, limits)

@@ -60,6 +60,7 @@ class Table:
         self.waivers = parts.waivers
         self.source = parts.source
         self.text = parts.text
+        self.folder = parts.folder
         self.names = tuple(variable.name for variable in parts.variables)
         self.hardware = tuple(variable.name for variable in parts.variables if variable.hardware)
         self.digest = digest(parts)

@@ -7,7 +7,8 @@
     model = fp4ops.convert(model, skip=["lm_head"])                 # nn.Linear -> Fp4Linear
     fp4ops.save(model, "model.safetensors")
     fp4ops.load(model, "model.safetensors")
-    print(fp4ops.TABLE.explain(M=4, N=512, K=256, block_size=16, dtype="float16", bias=False, sm=90, native=False))
+    facts = dict(M=4, N=512, K=256, block_size=16, dtype="float16", bias=False, sm=90, native=False)
+    print(fp4ops.TABLE.explain(**facts, dequantize="auto"))
 """
 
 from fp4ops.checkpoint import CheckpointError, load, save

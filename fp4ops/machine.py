@@ -1,13 +1,15 @@
-"""The dispatch table, the machine a tensor lives on, and the two switches.
+"""The dispatch table, the machine a tensor lives on, and the switches.
 
-==================  =========================================================================  ===========
-variable            meaning                                                                    default
-==================  =========================================================================  ===========
-``FP4OPS_TARGET``   the architecture that CPU tensors emulate, ``sm_75`` to ``sm_121``         ``sm_90``
-``FP4OPS_NATIVE``   allow the native FP4 matmul, which quantises the activations too           off
-==================  =========================================================================  ===========
+=====================  ======================================================================  ===========
+variable               meaning                                                                 default
+=====================  ======================================================================  ===========
+``FP4OPS_TARGET``      the architecture that CPU tensors emulate, ``sm_75`` to ``sm_121``      ``sm_90``
+``FP4OPS_NATIVE``      allow the native FP4 matmul, which quantises the activations too        off
+``FP4OPS_DEQUANTIZE``  where prefill starts in its order of dequantisers, ``flat``, ``vec8``,  ``auto``
+                       ``scalar``; one that cannot take the input leaves it to the next
+=====================  ======================================================================  ===========
 
-Both are read at each call. A value that is not understood is a ValueError, never a default.
+They are read at each call. A value that is not understood is a ValueError, never a default.
 """
 
 from __future__ import annotations
@@ -54,6 +56,15 @@ def native_allowed() -> bool:
         return _BOOLEANS[text.lower()]
     except KeyError:
         raise ValueError(f"FP4OPS_NATIVE: expected one of {', '.join(_BOOLEANS)}, got {text!r}") from None
+
+
+def preferred_dequantizer() -> str:
+    """The switch ``FP4OPS_DEQUANTIZE``."""
+    text = os.environ.get("FP4OPS_DEQUANTIZE", "auto")
+    known = TABLE.variable("dequantize").values
+    if text not in known:
+        raise ValueError(f"FP4OPS_DEQUANTIZE: expected one of {', '.join(map(str, known))}, got {text!r}")
+    return text
 
 
 @lru_cache

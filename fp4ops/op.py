@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fp4ops.kernels import launchers
-from fp4ops.machine import machine, native_allowed
+from fp4ops.machine import machine, native_allowed, preferred_dequantizer
 from fp4ops.problem import check, prepare
 from fp4ops.quantize import dequantize_nvfp4
 
@@ -64,8 +64,10 @@ def _run(
     block_size: int = 16,
 ) -> Tensor:
     sm, decide = machine(a.device)
-    native = native_allowed()
-    problem, operands = prepare(a, weight, weight_scale, weight_scale_2, bias, block_size, sm=sm, native=native)
+    native, dequantize = native_allowed(), preferred_dequantizer()
+    problem, operands = prepare(
+        a, weight, weight_scale, weight_scale_2, bias, block_size, sm=sm, native=native, dequantize=dequantize
+    )
     decision = decide(
         M=problem.M,
         N=problem.N,
@@ -75,6 +77,7 @@ def _run(
         bias=problem.bias,
         sm=sm,
         native=native,
+        dequantize=dequantize,
     )
     with decision.launch():
         result = launchers(a.device.type)[decision.kernel](problem, operands)

@@ -32,6 +32,7 @@ class Problem(NamedTuple):
     bias: bool
     sm: int
     native: bool
+    dequantize: str = "auto"
 
 
 class Operands(NamedTuple):
@@ -115,6 +116,7 @@ def prepare(
     *,
     sm: int,
     native: bool,
+    dequantize: str = "auto",
 ) -> tuple[Problem, Operands]:
     """Check the arguments; the facts and the operands of one call, views copied where kernels could not read them."""
     N, K = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
@@ -123,7 +125,7 @@ def prepare(
     else:
         M = math.prod(a.shape[:-1])
         a = a.reshape(M, K)
-    problem = Problem(M, N, K, block_size, DTYPE_NAMES[a.dtype], bias is not None, sm, native)
+    problem = Problem(M, N, K, block_size, DTYPE_NAMES[a.dtype], bias is not None, sm, native, dequantize)
     operands = Operands(
         _plain(a),
         _plain(weight),

@@ -19,7 +19,7 @@ def test_every_kernel_is_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     run(monkeypatch)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("64 x 64, block_size 16, ")
-    names = ["by code", "by byte", "DequantizeNvFp4Vec8Kernel", "DequantizeNvFp4Kernel"]
+    names = ["by code", "by byte", *(f"DequantizeNvFp4{kind}Kernel" for kind in ("Flat", "Vec8", ""))]
     assert [" ".join(line.split()[1:-3]) for line in lines[2:]] == names * 2
     assert [line.split()[-2] for line in lines[2:] if "by code" in line] == ["1.00"] * 2
 

@@ -19,10 +19,10 @@ from fp4ops.problem import Problem, prepare
 from fp4ops.testing import Call, bits, random_call, random_weight, reference
 
 HALVES = [torch.float16, torch.bfloat16]
-VEC8, SCALAR = "DequantizeNvFp4Vec8Kernel", "DequantizeNvFp4Kernel"
+FLAT, VEC8, SCALAR = "DequantizeNvFp4FlatKernel", "DequantizeNvFp4Vec8Kernel", "DequantizeNvFp4Kernel"
 DEQUANTIZERS = dequantizers("cpu")
 LAUNCHERS = launchers("cpu")
-MATMULS = ["Fp4MmaGemvKernel", "Fp4GemvKernel", "NativeFp4Matmul", VEC8, SCALAR]
+MATMULS = ["Fp4MmaGemvKernel", "Fp4GemvKernel", "NativeFp4Matmul", FLAT, VEC8, SCALAR]
 
 
 def launch(kernel: str, call: Call, block_size: int = 16, sm: int = 120) -> torch.Tensor:
@@ -65,8 +65,8 @@ def test_all_bytes_times_all_scales(kernel: str, dtype: torch.dtype, scale_2: fl
 
 @given(
     N=st.integers(1, 5),
-    half=st.integers(0, 50),
-    block_size=st.integers(1, 64),
+    half=st.integers(0, 50) | st.integers(0, 6).map(lambda chunks: 32 * chunks),
+    block_size=st.integers(1, 64) | st.sampled_from([8, 16, 32, 64]),
     dtype=st.sampled_from(HALVES),
     seed=st.integers(0, 99),
 )
@@ -80,14 +80,13 @@ def test_random_layouts(N: int, half: int, block_size: int, dtype: torch.dtype, 
     def run(kernel: str) -> torch.Tensor:
         return bits(DEQUANTIZERS[kernel](*tensors, K=K, block_size=block_size, dtype=dtype))
 
-    assert torch.equal(run(SCALAR), bits(expected))
-    if K % 8 == 0 and block_size % 2 == 0:
-        assert torch.equal(run(VEC8), bits(expected))
-    else:
-        with pytest.raises(
-            ContractError, match=f"K % 8 == 0 and block_size % 2 == 0, got K = {K}, block_size = {block_size}"
-        ):
-            run(VEC8)
+    problem = Problem(9, N, K, block_size, "float16", False, 90, False)
+    for kernel in DEQUANTIZERS:
+        if contract(kernel, problem):
+            assert torch.equal(run(kernel), bits(expected))
+        else:
+            with pytest.raises(ContractError, match=f"{kernel}: .*, got K = {K}, block_size = {block_size}"):
+                run(kernel)
 
 
 def elementwise(weight: torch.Tensor, scale: torch.Tensor, scale_2: torch.Tensor, block_size: int) -> torch.Tensor:
@@ -108,7 +107,7 @@ def test_vec8_steps_its_scale_as_the_column_says(chunks: int, block_size: int) -
 @pytest.mark.parametrize("kernel", DEQUANTIZERS)
 def test_rows_beyond_the_grid_and_beyond_a_slab(kernel: str) -> None:
     """More rows than two grids of 65,535, and rows longer than a slab of the twin."""
-    for N, K in ((2 * vec8.GRID_ROWS + 3, 8), (2, 1 << 22)):
+    for N, K in ((2 * vec8.GRID_ROWS + 3, 64 if kernel == FLAT else 8), (2, 1 << 22)):
         tensors = random_weight(N, K)
         result = DEQUANTIZERS[kernel](*tensors, K=K, block_size=16, dtype=torch.float16)
         assert torch.equal(bits(result), bits(dequantize_nvfp4(*tensors, dtype=torch.float16)))
@@ -178,8 +177,10 @@ def test_exact_data_gives_exact_results(kernel: str, dtype: torch.dtype) -> None
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("kernel", [VEC8, SCALAR])
-@pytest.mark.parametrize(("K", "block_size"), [(64, 16), (48, 6)])
+@pytest.mark.parametrize(
+    ("kernel", "K", "block_size"),
+    [(FLAT, 64, 8), (FLAT, 128, 32), (VEC8, 64, 16), (VEC8, 48, 6), (SCALAR, 64, 16), (SCALAR, 48, 5)],
+)
 def test_identity_gives_the_dequantised_matrix_back(kernel: str, K: int, block_size: int, dtype: torch.dtype) -> None:
     weight = random_weight(12, K, block_size)
     result = launch(kernel, Call(torch.eye(K, dtype=dtype), *weight, None), block_size)

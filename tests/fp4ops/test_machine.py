@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fp4ops import matmul_nvfp4
-from fp4ops.machine import TABLE, machine, native_allowed
+from fp4ops.machine import TABLE, machine, native_allowed, preferred_dequantizer
 from fp4ops.testing import random_call
 
 CPU = torch.device("cpu")
@@ -58,5 +58,23 @@ def test_the_native_switch_is_off_by_default(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_switch_that_is_not_understood(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("FP4OPS_NATIVE", text)
     message = rf"FP4OPS_NATIVE: expected one of 1, true, on, yes, 0, false, off, no, got '{text}'"
+    with pytest.raises(ValueError, match=message):
+        matmul_nvfp4(*random_call(1, 1, 16))
+
+
+@pytest.mark.parametrize("text", ["auto", "flat", "vec8", "scalar"])
+def test_the_dequantize_switch(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("FP4OPS_DEQUANTIZE", text)
+    assert preferred_dequantizer() == text
+
+
+def test_every_dequantizer_may_be_taken_by_default() -> None:
+    assert preferred_dequantizer() == "auto"
+
+
+@pytest.mark.parametrize("text", ["", "Vec8", " flat", "1", "DequantizeNvFp4Kernel"])
+def test_a_dequantizer_that_is_not_known(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("FP4OPS_DEQUANTIZE", text)
+    message = rf"FP4OPS_DEQUANTIZE: expected one of auto, flat, vec8, scalar, got '{text}'"
     with pytest.raises(ValueError, match=message):
         matmul_nvfp4(*random_call(1, 1, 16))

@@ -64,17 +64,34 @@ def test_native_matmul(run: Run, monkeypatch: pytest.MonkeyPatch, dtype: torch.d
     assert run(random_call(9, 64, 96, dtype=dtype, bias=bias)) == "NativeFp4Matmul"
 
 
-@pytest.mark.dispatch("prefill-vec8", fallback={"native-sm120": "native"})
+@pytest.mark.dispatch("prefill-flat", fallback={"native-sm120": "native"})
 def test_native_is_off_unless_switched_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FP4OPS_TARGET", "sm_120")
-    assert run(random_call(9, 64, 96)) == "DequantizeNvFp4Vec8Kernel"
+    assert run(random_call(9, 64, 128)) == "DequantizeNvFp4FlatKernel"
 
 
-@pytest.mark.dispatch("prefill-vec8", kernel="DequantizeNvFp4Vec8Kernel")
+@pytest.mark.dispatch("prefill-flat", kernel="DequantizeNvFp4FlatKernel")
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("block_size", [8, 16, 32, 64])
+def test_prefill_with_blocks_that_fill_rows(run: Run, block_size: int, dtype: torch.dtype, bias: bool) -> None:
+    call = random_call(9, 5, 192, block_size, dtype, bias)
+    assert run(call, block_size) == "DequantizeNvFp4FlatKernel"
+
+
+@pytest.mark.dispatch(
+    "prefill-vec8", kernel="DequantizeNvFp4Vec8Kernel", fallback={"prefill-flat": "block_size in [8, 16, 32, 64]"}
+)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("bias", [False, True])
 def test_prefill_with_an_even_block(run: Run, dtype: torch.dtype, bias: bool) -> None:
-    assert run(random_call(9, 5, 64, dtype=dtype, bias=bias)) == "DequantizeNvFp4Vec8Kernel"
+    assert run(random_call(9, 5, 192, 24, dtype, bias), 24) == "DequantizeNvFp4Vec8Kernel"
+
+
+@pytest.mark.dispatch("prefill-vec8", fallback={"prefill-flat": "K % 64 == 0"})
+@pytest.mark.parametrize("K", [8, 72, 96, 4064])
+def test_prefill_with_rows_of_whole_chunks(run: Run, K: int) -> None:
+    assert run(random_call(9, 5, K)) == "DequantizeNvFp4Vec8Kernel"
 
 
 @pytest.mark.dispatch("vec8-scale-inside-chunk")
@@ -127,13 +144,53 @@ def test_no_rows_or_no_outputs_give_an_empty_result(M: int, N: int, K: int) -> N
 
 
 @pytest.mark.parametrize("sm", [75, 90, 120])
-@pytest.mark.parametrize("K", [128, 96, 72, 60])
-def test_every_way_past_the_decode_and_native_rules(run: Run, monkeypatch: pytest.MonkeyPatch, sm: int, K: int) -> None:
-    """M, N, K, block_size and the architecture each alone, and together, keep an input from the earlier rules."""
+@pytest.mark.parametrize("dequantize", ["flat", "vec8", "scalar"])
+def test_every_way_past_the_earlier_rules(run: Run, monkeypatch: pytest.MonkeyPatch, dequantize: str, sm: int) -> None:
+    """M, N, K, block_size, the architecture and the switches each alone, and together, keep an input from them."""
     monkeypatch.setenv("FP4OPS_TARGET", f"sm_{sm}")
-    monkeypatch.setenv("FP4OPS_NATIVE", "on")
-    for M, N, block_size in itertools.product((1, 9), (5, 32), (16, 8, 5)):
-        run(random_call(M, N, K, block_size, torch.bfloat16), block_size)
+    monkeypatch.setenv("FP4OPS_DEQUANTIZE", dequantize)
+    for native, K in itertools.product(("on", "off"), (128, 96, 72, 60)):
+        monkeypatch.setenv("FP4OPS_NATIVE", native)
+        for M, N, block_size in itertools.product((1, 9), (5, 32), (16, 8, 6, 5)):
+            run(random_call(M, N, K, block_size, torch.bfloat16), block_size)
+
+
+@pytest.mark.parametrize(
+    ("dequantize", "K", "block_size", "kernel", "because"),
+    [
+        ("flat", 128, 32, "DequantizeNvFp4FlatKernel", {}),
+        ("flat", 128, 6, "DequantizeNvFp4Vec8Kernel", {"prefill-flat": "block_size in [8, 16, 32, 64]"}),
+        ("flat", 60, 16, "DequantizeNvFp4Kernel", {"prefill-vec8": "K % 8 == 0"}),
+        ("vec8", 128, 32, "DequantizeNvFp4Vec8Kernel", {"prefill-flat": "dequantize in ['auto', 'flat']"}),
+        ("vec8", 128, 5, "DequantizeNvFp4Kernel", {"prefill-vec8": "block_size % 2 == 0"}),
+        ("scalar", 128, 32, "DequantizeNvFp4Kernel", {"prefill-vec8": "dequantize != 'scalar'"}),
+        ("scalar", 128, 5, "DequantizeNvFp4Kernel", {}),
+    ],
+)
+def test_a_forced_dequantizer_leaves_what_it_cannot_take_to_the_next(
+    run: Run,
+    dispatch_trace: DispatchTrace,
+    monkeypatch: pytest.MonkeyPatch,
+    dequantize: str,
+    K: int,
+    block_size: int,
+    kernel: str,
+    because: dict[str, str],
+) -> None:
+    call = random_call(9, 5, K, block_size, bias=True)
+    expected = matmul_nvfp4(*call, block_size=block_size)
+    monkeypatch.setenv("FP4OPS_DEQUANTIZE", dequantize)
+    assert run(call, block_size) == kernel
+    assert torch.equal(matmul_nvfp4(*call, block_size=block_size), expected)
+    for rule, predicate in because.items():
+        dispatch_trace.assert_fallback(rule, because=predicate)
+
+
+@pytest.mark.dispatch("decode-mma")
+@pytest.mark.parametrize("dequantize", ["flat", "vec8", "scalar"])
+def test_a_forced_dequantizer_leaves_decode_alone(run: Run, monkeypatch: pytest.MonkeyPatch, dequantize: str) -> None:
+    monkeypatch.setenv("FP4OPS_DEQUANTIZE", dequantize)
+    assert run(random_call(4, 5, 128)) == "Fp4MmaGemvKernel"
 
 
 # --- shapes
@@ -211,7 +268,7 @@ def test_a_compiled_call_decides_and_launches_at_each_run(
     for M, kernel in (
         (2, "Fp4MmaGemvKernel"),
         (3, "Fp4MmaGemvKernel"),
-        (33, "DequantizeNvFp4Vec8Kernel"),
+        (33, "DequantizeNvFp4FlatKernel"),
         (4, "Fp4MmaGemvKernel"),
     ):
         before = len(dispatch_trace.decisions)
@@ -222,7 +279,7 @@ def test_a_compiled_call_decides_and_launches_at_each_run(
         assert facts is not None
         assert facts["M"] == M
         assert torch.equal(result, torch.relu(matmul_nvfp4(a, *weight)))
-    dispatch_trace.assert_reached("prefill-vec8", evidence="launched")
+    dispatch_trace.assert_reached("prefill-flat", evidence="launched")
 
 
 def test_a_compiled_layer_and_its_gradient(compiled: Callable[..., Any], dispatch_trace: DispatchTrace) -> None:

@@ -22,7 +22,7 @@ def prepared(call: Call, block_size: int = 16) -> tuple[Problem, Operands]:
 
 def test_the_facts_of_a_call() -> None:
     problem, operands = prepared(CALL)
-    assert problem == Problem(M=4, N=6, K=64, block_size=16, dtype="float16", bias=True, sm=90, native=False)
+    assert problem == Problem(4, 6, 64, 16, "float16", bias=True, sm=90, native=False, dequantize="auto")
     assert operands.a is CALL.a
     assert operands.weight is CALL.weight
     assert operands.weight_scale_2.shape == ()

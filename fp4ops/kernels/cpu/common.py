@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from fp4ops.format import E2M1_VALUES, one_nan_
-from fp4ops.problem import Operands
+from fp4ops.kernels import Dequantizer
+from fp4ops.problem import Operands, Problem
 
 _SLAB = 1 << 21  # elements: small enough for the cache, large enough that torch's threads seldom wait for each other
 
 # device="cpu": a twin may be imported under torch.device("meta") or a default device.
 _TABLE = torch.tensor(E2M1_VALUES, dtype=torch.float32, device="cpu")
+_SHIFTS = torch.arange(0, 32, 4, dtype=torch.int32, device="cpu")
 
 
 def slabs(rows: range, columns: int) -> Iterator[slice]:
@@ -34,6 +36,11 @@ def decode_bytes(packed: Tensor) -> Tensor:
     return decode(codes).flatten(1)
 
 
+def decode_words(words: Tensor) -> Tensor:
+    """Words of eight codes (int32, the lowest bits first) -> their float32 values, in a new last dimension."""
+    return decode((words.unsqueeze(-1) >> _SHIFTS).bitwise_and_(15))
+
+
 def fold(packed: Tensor, scale: Tensor) -> Tensor:
     """``e2m1 * e4m3`` of ``[R, C]`` bytes and ``[R, C / 8]`` float32 block scales (16 elements each) -> ``[R, 2 C]``.
 
@@ -46,6 +53,14 @@ def fold(packed: Tensor, scale: Tensor) -> Tensor:
 def one_nan_if_any(weight: Tensor, scale: Tensor) -> Tensor:
     """A dequantised ``weight`` with one NaN only; it holds none where every float32 ``scale`` is finite."""
     return weight if bool(scale.isfinite().all()) else one_nan_(weight)
+
+
+def prefill(dequantize: Dequantizer, problem: Problem, operands: Operands) -> Tensor:
+    """Dequantise into scratch, then GEMM: ``[M, N]``."""
+    a, weight, weight_scale, weight_scale_2, bias = operands
+    K, block_size = problem.K, problem.block_size
+    dense = dequantize(weight, weight_scale, weight_scale_2, K=K, block_size=block_size, dtype=a.dtype)
+    return gemm(a, dense, bias)
 
 
 def gemm(a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fp4ops.kernels.cpu.common import decode, gemm, one_nan_if_any, slabs
+from fp4ops.kernels.cpu.common import decode, one_nan_if_any, prefill, slabs
 from fp4ops.problem import Operands, Problem
 
 KERNEL = "DequantizeNvFp4Kernel"
@@ -16,15 +16,7 @@ KERNEL = "DequantizeNvFp4Kernel"
 
 def launch(problem: Problem, operands: Operands) -> Tensor:
     """Dequantise into scratch, then GEMM."""
-    weight = dequantize(
-        operands.weight,
-        operands.weight_scale,
-        operands.weight_scale_2,
-        K=problem.K,
-        block_size=problem.block_size,
-        dtype=operands.a.dtype,
-    )
-    return gemm(operands.a, weight, operands.bias)
+    return prefill(dequantize, problem, operands)
 
 
 def dequantize(

@@ -10,26 +10,16 @@ import torch
 from torch import Tensor
 
 from fp4ops.kernels import require
-from fp4ops.kernels.cpu.common import decode, gemm, one_nan_if_any, slabs
+from fp4ops.kernels.cpu.common import decode_words, one_nan_if_any, prefill, slabs
 from fp4ops.problem import Operands, Problem
 
 KERNEL = "DequantizeNvFp4Vec8Kernel"
 GRID_ROWS = 65_535
 
-_SHIFTS = torch.arange(0, 32, 4, dtype=torch.int32, device="cpu")
-
 
 def launch(problem: Problem, operands: Operands) -> Tensor:
     """Dequantise into scratch, then GEMM."""
-    weight = dequantize(
-        operands.weight,
-        operands.weight_scale,
-        operands.weight_scale_2,
-        K=problem.K,
-        block_size=problem.block_size,
-        dtype=operands.a.dtype,
-    )
-    return gemm(operands.a, weight, operands.bias)
+    return prefill(dequantize, problem, operands)
 
 
 def dequantize(
@@ -51,8 +41,7 @@ def dequantize(
     out = torch.empty((N, K), dtype=dtype, device="cpu")
     for first in range(0, N, GRID_ROWS):
         for rows in slabs(range(first, min(first + GRID_ROWS, N)), K):
-            codes = (words[rows].unsqueeze(2) >> _SHIFTS).bitwise_and_(15)
-            out[rows] = decode(codes).flatten(1).mul_(scale[rows].index_select(1, blocks))
+            out[rows] = decode_words(words[rows]).flatten(1).mul_(scale[rows].index_select(1, blocks))
     return one_nan_if_any(out, scale)
 
 
