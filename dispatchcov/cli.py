@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import dispatchcov
@@ -30,16 +31,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command and options.action != "run":
         parser.error(f"a command after -- goes with run, not with {options.action}")
     options.command = command
-    from dispatchcov import commands
-
     try:
-        status: int = getattr(commands, options.action)(options)
+        status: int = getattr(_home(options.action), options.action)(options)
         return status
     except DispatchcovError as error:
         print(f"dispatchcov: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1
+
+
+def _home(action: str) -> ModuleType:
+    """The module of ``action``; what reads only a table does not wait for the import of all that reads records."""
+    if action in ("check", "regions"):
+        from dispatchcov import table_commands
+
+        return table_commands
+    from dispatchcov import commands
+
+    return commands
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -21,9 +21,7 @@ from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
 from dispatchcov.table import Table, Variable
-from dispatchcov.table_commands import BELOW, ERROR, FINE, check, regions, write
-
-__all__ = ["bench", "check", "combine", "debug", "erase", "explain", "json", "regions", "report", "run"]
+from dispatchcov.table_commands import BELOW, ERROR, FINE, write
 
 
 def run(options: argparse.Namespace) -> int:

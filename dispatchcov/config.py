@@ -35,6 +35,7 @@ class Settings:
     fail_under: float | None = None
     data: str = DATA_FILE
     append: bool = False
+    check: bool = False
     trace: str = ""
     observe: str = ""
     stored: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ def _typed(source: str, key: str, value: Any) -> Any:
         if not isinstance(values, list | tuple) or not all(isinstance(item, str) for item in values):
             raise UsageError(f"{source}: expected {key} to be a list of strings, got {value!r}")
         return tuple(values)
-    if key == "append":
+    if key in ("append", "check"):
         return _boolean(source, key, value)
     if key == "fail_under":
         return percent(value, f"{source}: {key}")

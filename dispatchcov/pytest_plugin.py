@@ -115,7 +115,13 @@ def _asks(file: Any) -> bool:
         section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dispatchcov", {})
     except tomllib.TOMLDecodeError:
         return False
-    return bool(section.get("report"))
+    return bool(section.get("report") or section.get("check"))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Faults of the tables, before any test runs."""
+    session = config.stash.get(SESSION, None)
+    return session.header() if session is not None else []
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -143,6 +143,10 @@ class Space:
         later = [Query(index, True, condition) for index in range(rule, count)]
         return self._ask([*later, Query(count, False, condition)])
 
+    def left(self, rule: int, condition: Formula = ALWAYS) -> Answer:
+        """As :meth:`reaching`, of all inputs, also those whose decision divides by zero in ``rule`` or a later one."""
+        return self._ask([Query(rule, False, condition)])
+
     def sole(self, rule: int, predicate: int) -> Answer:
         """Is there an input that no rule up to ``rule`` takes, ``predicate`` being the sole reason for ``rule``?"""
         return self.reaching(rule, sole_reason(self.table.rules[rule].guard, predicate))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from dispatchcov.findings import Finding
     from dispatchcov.observers.torch_profiler import TorchObserver
 
 from dispatchcov import config, store
@@ -25,7 +26,7 @@ from dispatchcov.report import json as json_report
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
-from dispatchcov.table import known_tables
+from dispatchcov.table import Table, known_tables
 from dispatchcov.trace import TraceWriter
 
 TYPES = ("term", "term-missing", "json")
@@ -65,6 +66,7 @@ class Session:
     verdict: Verdict | None = None
     report: str = ""
     written: list[str] = field(default_factory=list)
+    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     _outcomes: dict[str, str] = field(default_factory=dict)
     _environment: dict[str, str | None] = field(default_factory=dict)
 
@@ -74,6 +76,7 @@ class Session:
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
         data = os.path.abspath(self.settings.data)
         self.tables = config.tables(self.settings.table)
+        self.check(self.tables)
         if self.worker:
             run = os.environ.get(config.RUN, "")
         else:
@@ -97,6 +100,20 @@ class Session:
             self.observer = observer(self.settings.observe)
             if not self.observer.available:
                 self.recorder.remark(f"observing with {self.settings.observe}: no CUDA device, nothing was observed")
+
+    def check(self, tables: Iterable[Table]) -> None:
+        """Look for static faults of ``tables``, each once, if that was asked for."""
+        if not self.settings.check or self.worker:
+            return
+        from dispatchcov.check import check
+
+        for table in tables:
+            if table.digest not in self.findings:
+                self.findings[table.digest] = check(table)
+
+    def header(self) -> list[str]:
+        """What is known before any test runs: the faults of the tables."""
+        return [line for found in self.findings.values() for finding in found for line in str(finding).splitlines()]
 
     @contextlib.contextmanager
     def observed(self, test: str) -> Iterator[None]:
@@ -148,7 +165,10 @@ class Session:
         results = Results.of(data, self.tables, evidence=self.evidence)
         limits = Limits(self.settings.fail_under, self.settings.require)
         verdict = judge(results, limits)
-        verdict = Verdict((*lost, *verdict.failures), verdict.notes, verdict.no_data)
+        self.check(results.judged)
+        faults = [f for found in self.findings.values() for f in found if f.severity == "error"]
+        failures = (*lost, *(f"{f.where}: {f.kind}: {f.message}" for f in faults), *verdict.failures)
+        verdict = Verdict(failures, verdict.notes, verdict.no_data)
         self.verdict = verdict
         for kind, destination in self.reports:
             if kind in ("term", "term-missing"):
