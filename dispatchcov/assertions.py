@@ -7,9 +7,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from dispatchcov.decide import Decision, FallbackReason, show
-from dispatchcov.errors import UsageError, known
-from dispatchcov.expr import Value
+from dispatchcov.decide import Decision, FallbackReason, View, show
+from dispatchcov.errors import ExpressionError, UsageError, known
+from dispatchcov.expr import Value, parse, to_text
 from dispatchcov.formula import blame, every, holds, leaves
 from dispatchcov.table import EVIDENCE, Partition, Rule, Table
 
@@ -46,9 +46,11 @@ class DispatchTrace:
         __tracebackhide__ = True
         needed = _evidence(evidence)
         found = self._known(name)
-        inside = [decision for decision in self._decisions if _in(decision, name)]
+        inside = [decision for decision in self._decisions if _in(decision, name, found)]
         if not inside:
             raise AssertionError(self._not_reached(name, found))
+        if kernel is not None:
+            self._known_kernel(kernel)
         if kernel is not None and not any(fnmatch.fnmatchcase(decision.kernel, kernel) for decision in inside):
             got = ", ".join(sorted({decision.kernel for decision in inside}))
             raise AssertionError(f"expected a kernel like {kernel!r} in partition {name!r}, got {got}")
@@ -63,18 +65,17 @@ class DispatchTrace:
     def assert_not_reached(self, name: str) -> None:
         """No decision is in partition (or rule) ``name``."""
         __tracebackhide__ = True
-        self._known(name)
+        found = self._known(name)
         for decision in self._decisions:
-            if _in(decision, name):
+            if _in(decision, name, found):
                 raise AssertionError(f"expected partition {name!r} not to be reached\n{_selected(decision)}")
 
     def assert_kernel(self, pattern: str) -> None:
         """Some decision selected a kernel whose name is like ``pattern`` (``*`` and ``?`` as in file names)."""
         __tracebackhide__ = True
+        self._known_kernel(pattern)
         if not any(fnmatch.fnmatchcase(decision.kernel, pattern) for decision in self._decisions):
-            names = sorted({kernel.name for table in self._all_tables() for kernel in table.kernels})
-            head = f"expected a kernel like {pattern!r}; known: {', '.join(names) or 'none'}"
-            raise AssertionError(f"{head}\n{self._story(())}")
+            raise AssertionError(f"expected a kernel like {pattern!r}\n{self._story(())}")
 
     def assert_fallback(self, rule: str, *, because: str | None = None) -> None:
         """Some decision passed over ``rule``; with ``because``, that predicate was the sole reason."""
@@ -83,6 +84,7 @@ class DispatchTrace:
         if not tables:
             names = [item.name for table in self._all_tables() for item in table.rules]
             raise UsageError(f"unknown rule {rule!r}; {known(rule, dict.fromkeys(names))}")
+        because = _canonical(because)
         guards = [p for table in tables for p in leaves(table.rule(rule).guard)]
         texts = [tables[0].predicates[index].text for index in guards]
         if because is not None and because not in texts:
@@ -92,10 +94,19 @@ class DispatchTrace:
             why = f" because of {because!r} alone" if because else ""
             raise AssertionError(f"expected a fallback from rule {rule!r}{why}\n{_reasons(reasons) or self._story(())}")
 
+    def _known_kernel(self, pattern: str) -> None:
+        """A pattern that fits no kernel of any table is a typing mistake, not a failing test."""
+        __tracebackhide__ = True
+        names = sorted({kernel.name for table in self._all_tables() for kernel in table.kernels})
+        if names and not fnmatch.filter(names, pattern):
+            raise UsageError(f"no kernel is like {pattern!r}; {known(pattern, names)}")
+
     def _all_tables(self) -> list[Table]:
-        return list({id(table): table for table in [*(d.table for d in self._decisions), *self._tables()]}.values())
+        tables = [*(decision.table for decision in self._decisions), *self._tables()]
+        return list({table.digest: table for table in tables}.values())
 
     def _known(self, name: str) -> list[tuple[Table, Partition]]:
+        __tracebackhide__ = True
         tables = self._all_tables()
         found = [(table, partition) for table in tables if (partition := table.partition(name)) is not None]
         if not found and tables:
@@ -115,8 +126,8 @@ class DispatchTrace:
         for decision in unique[:SHOWN]:
             lines.append(_selected(decision))
             for table, partition in found:
-                if table is decision.table:
-                    lines += [f"    {line}" for line in why_not(decision, partition)]
+                if table.rules_digest == decision.table.rules_digest:
+                    lines += [f"    {line}" for line in why_not(decision, table, partition)]
         if len(unique) > SHOWN:
             lines.append(f"  ... and {len(unique) - SHOWN} other inputs")
         return "\n".join(lines)
@@ -130,12 +141,26 @@ def _evidence(given: str | Iterable[str]) -> set[str]:
     return needed
 
 
-def _in(decision: Decision, name: str) -> bool:
-    partition = decision.table.partition(name)
-    if partition is None or not decision.rule:
+def _in(decision: Decision, name: str, found: Iterable[tuple[Table, Partition]]) -> bool:
+    """Is ``decision`` in a partition ``found`` under ``name``, of its table or of one with the same rules?"""
+    if not decision.rule or decision.values is None:
         return False
     rule = decision.table.rule(decision.rule).index
-    return rule in partition.rules and holds(partition.condition, decision.vector)
+    for table, partition in found:
+        if table.rules_digest == decision.table.rules_digest and rule in partition.rules:
+            same = table is decision.table
+            vector = decision.vector if same else View.of(table, decision.machine).vector(decision.values)
+            if holds(partition.condition, vector):
+                return True
+    return False
+
+
+def _canonical(predicate: str | None) -> str | None:
+    """``predicate`` as tables print it, whatever its spacing and quotes."""
+    try:
+        return predicate and to_text(parse(predicate))
+    except ExpressionError:
+        return predicate
 
 
 def _selected(decision: Decision) -> str:
@@ -148,10 +173,10 @@ def _reasons(reasons: Iterable[FallbackReason]) -> str:
     return "\n".join(f"  fell back from {reason}" for reason in dict.fromkeys(map(str, reasons)))
 
 
-def why_not(decision: Decision, partition: Partition) -> list[str]:
-    """Which predicates, with which values, kept ``decision`` out of ``partition``."""
-    table, vector = decision.table, decision.vector
+def why_not(decision: Decision, table: Table, partition: Partition) -> list[str]:
+    """Which predicates, with which values, kept ``decision`` out of ``partition`` of ``table``, which has its rules."""
     facts = decision.facts or {}
+    vector = View.of(table, decision.machine).vector(tuple(facts.values()))
     selected = next((rule for rule in table.rules if rule.name == decision.rule), None)
     lines = []
     for index in partition.rules:

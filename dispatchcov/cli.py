@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import dispatchcov
 from dispatchcov.errors import DispatchcovError
@@ -52,10 +52,16 @@ def _home(action: str) -> ModuleType:
     return commands
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is an error, status 1: 2 means below the bar."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{self.prog}: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dispatchcov", description="Dispatch coverage: which kernel did the tests really run?"
-    )
+    parser = _Parser(prog="dispatchcov", description="Dispatch coverage: which kernel did the tests really run?")
     parser.add_argument("--version", action="version", version=f"dispatchcov {dispatchcov.__version__}")
     actions = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
 
@@ -109,6 +115,7 @@ def _judging(parser: argparse.ArgumentParser) -> None:
     add("--require", action="append", metavar="NAME", help="partition that must be hit; repeatable")
     add("--fail-under", metavar="PCT", help="least percentage of required partition bins")
     add("--stored", action="append", metavar="FILE", help="data file of another run to bring in, less what is stale")
+    add("--complete", action="store_true", help="the runs together are the whole suite: judge what partial runs missed")
     add("--evidence", action="append", metavar="LIST", help="evidence that a hit needs to count")
 
 

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import dispatchcov
@@ -126,6 +127,8 @@ def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
     tables = config.tables(settings.table)
     data = brought_in(settings.stored, tables, store.load(os.path.abspath(settings.data)))
     evidence = config.evidence(settings.evidence, "--evidence")
+    if options.complete:
+        data = replace(data, shards=tuple(replace(shard, partial=()) for shard in data.shards))
     results = Results.of(data, tables, evidence=evidence)
     verdict = judge(results, Limits(settings.fail_under, settings.require))
     if options.quiet and not options.output:
@@ -150,6 +153,8 @@ def _facts(table: Table, pairs: list[str]) -> dict[str, Value]:
             raise UsageError(f"explain: expected VAR=VALUE, got {pair!r}")
         if name not in table.names:
             raise FactsError(f"{table.op}: unknown variable {name!r}; {known(name, table.names)}")
+        if name in facts:
+            raise UsageError(f"explain: expected one value for {name}, got two")
         facts[name] = _value(table, table.variable(name), text)
     return facts
 

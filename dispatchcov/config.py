@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -73,9 +74,32 @@ def _from_file(file: Path) -> Mapping[str, Any]:
     return values
 
 
+PATHS = ("table", "data", "trace", "stored")
+ASKING = ("report", "require", "fail_under", "evidence", "trace")
+
+
+def asks(settings: Settings) -> bool:
+    """Do ``settings`` ask pytest for a report or a gate, and not only say how?"""
+    return settings.check or any(getattr(settings, key) not in ((), None, "") for key in ASKING)
+
+
+def _placed(root: Path, key: str, value: Any) -> Any:
+    """A path of pyproject.toml from the folder of that file, wherever pytest was started."""
+    if isinstance(value, list):
+        return [_placed(root, key, item) for item in value]
+    spec = isinstance(value, str) and value and (key != "table" or value.endswith(".toml"))
+    if not spec or key not in PATHS or os.path.isabs(value) or root.resolve() == Path.cwd().resolve():
+        return value
+    return str(root / value)
+
+
 def from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:
     """The settings that ``DISPATCHCOV_*`` variables make."""
     found: dict[str, Any] = {}
+    names = [f"DISPATCHCOV_{field.name.upper()}" for field in fields(Settings)]
+    for name in environ:
+        if name.startswith("DISPATCHCOV_") and name not in (*names, RUN):
+            raise UsageError(f"environment: unknown variable {name!r}; {known(name, [*names, RUN])}")
     for field in fields(Settings):
         value = environ.get(f"DISPATCHCOV_{field.name.upper()}")
         if value is not None:
@@ -135,6 +159,8 @@ def table(spec: str) -> Table:
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(f"expected a table as FILE.toml or MODULE:ATTR, got {spec!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a command, unlike python -m, does not look where it was started
     try:
         value: Any = importlib.import_module(module_name)
         for part in attribute.split("."):

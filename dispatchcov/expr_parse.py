@@ -85,6 +85,25 @@ def _check_lexemes(text: str) -> None:
             raise ExpressionError(f"expected a backslash to be written \\\\, got {_short(lexeme)} in {_short(text)!r}")
 
 
+PARTS = {
+    "Attribute": "an attribute",
+    "BinOp": "this operator",
+    "Dict": "a dictionary",
+    "GeneratorExp": "a generator",
+    "IfExp": "if-else",
+    "JoinedStr": "an f-string",
+    "Lambda": "a lambda",
+    "List": "a list outside 'in'",
+    "ListComp": "a comprehension",
+    "NamedExpr": "an assignment",
+    "Set": "a set outside 'in'",
+    "Starred": "a starred value",
+    "Subscript": "an index",
+    "Tuple": "a tuple outside 'in'",
+    "UnaryOp": "this operator",
+}
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -120,7 +139,7 @@ class _Parser:
                 return self.comparison(node, deeper)
             case ast.Call():
                 return self.call(node, deeper)
-        raise self.fail(node, f"{type(node).__name__} is not in the language")
+        raise self.fail(node, f"{PARTS.get(type(node).__name__, 'this')} is not in the language")
 
     def constant(self, node: ast.Constant) -> Const:
         value = node.value

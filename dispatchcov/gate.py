@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dispatchcov.errors import UsageError, known
 from dispatchcov.results import Item, Results, TableResults
 from dispatchcov.table import show
+
+
+SPARED = "nothing is judged missed but what --dispatch-require names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Verdict:
     failures: tuple[str, ...]
     notes: tuple[str, ...] = ()
     no_data: bool = False
+    partial: bool = False
 
     @property
     def ok(self) -> bool:
@@ -37,13 +41,12 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
     _known_names(results, limits)
     if not results.tables and results.partial:
-        return Verdict(
-            (), (f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged",)
-        )
+        note = f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged"
+        return Verdict((), (note,), partial=True)
     if not results.tables:
         return Verdict(("no dispatch table was given and none decided anything: nothing was judged",), no_data=True)
     failures = [f"records are damaged: {problem}" for problem in results.problems]
-    notes = [f"partial run ({reason}): nothing is judged missed" for reason in results.partial]
+    notes = [f"partial run ({reason}): {SPARED}" for reason in results.partial]
     notes += sorted({note for shard in results.data.shards for note in shard.notes})
     for table in results.tables:
         failures += _table(table, bool(results.partial))
@@ -53,12 +56,13 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     if limits.fail_under is not None and not results.partial:
         totals = results.totals["partitions"]
         if totals.total == 0:
-            failures.append("--dispatch-fail-under: no required partition can be reached here, nothing was judged")
+            failures.append("least percentage: no required partition can be reached here, nothing was judged")
         elif totals.percent < limits.fail_under:
             share = f"{totals.covered} of {totals.total}, {totals.percent:g} %"
             failures.append(f"required partitions covered: {share}, expected at least {limits.fail_under:g} %")
     unique = tuple(dict.fromkeys(failures))
-    return Verdict(unique, tuple(dict.fromkeys(notes)), no_data=results.decisions == 0 and not results.partial)
+    partial = bool(results.partial)
+    return Verdict(unique, tuple(dict.fromkeys(notes)), results.decisions == 0 and not partial, partial)
 
 
 def _known_names(results: Results, limits: Limits) -> None:
@@ -66,7 +70,7 @@ def _known_names(results: Results, limits: Limits) -> None:
     names += [rule.name for table in results.tables for rule in table.table.rules]
     for name in limits.require:
         if name not in names:
-            raise UsageError(f"--dispatch-require: unknown partition {name!r}; {known(name, dict.fromkeys(names))}")
+            raise UsageError(f"required by name: unknown partition {name!r}; {known(name, dict.fromkeys(names))}")
 
 
 def _table(results: TableResults, partial: bool) -> Iterator[str]:
@@ -78,6 +82,9 @@ def _table(results: TableResults, partial: bool) -> Iterator[str]:
             yield f"{op}: illegal partition {item.label} was hit by {_tests(item)}"
         elif item.required and item.state == "missed":
             yield f"{op}: required partition {item.label} {_missed(item)}"
+    for name, items in _by_name(results.partitions).items():
+        if items[0].required and all(item.state == "unreachable" for item in items):
+            yield f"{op}: required partition {name} can be reached by no input, which was proved: is it a mistake?"
     for waiver in results.table.waivers:
         items = [item for item in results.partitions if item.name == waiver.partition]
         if all(item.state == "hit" for item in items):
@@ -90,6 +97,13 @@ def _table(results: TableResults, partial: bool) -> Iterator[str]:
             f"{op}: {mismatch.kind} mismatch{f' in rule {mismatch.rule}' if mismatch.rule else ''}: expected "
             f"{mismatch.expected}, got {mismatch.got} for {show(mismatch.facts)}{where}"
         )
+
+
+def _by_name(items: Iterable[Item]) -> dict[str, list[Item]]:
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.name, []).append(item)
+    return found
 
 
 def _required(results: Results, name: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ class _Group:
     path: tuple[int | None, tuple[int, ...]]
     counted: list[Row] = field(default_factory=list)
     apart: list[tuple[str, Row]] = field(default_factory=list)
+    wrong: str = ""
 
     @property
     def passed(self) -> int:
@@ -68,6 +69,11 @@ def _groups(table: Table, data: Data, rows: Sequence[Row]) -> list[_Group]:
         if group is None:
             path = decide.path(table, row.vector)
             group = groups[row.vector, row.kernel] = _Group(row.vector, row.kernel, path[0], path)
+            expected = table.rules[path[0]].kernel.name if path[0] is not None else ""
+            if decide.outside(table, row.vector):
+                group.wrong = "outside the domain"
+            elif row.kernel and row.kernel != expected:
+                group.wrong = "with another kernel"
         outcome = own.get((row.shard, row.test)) or shared.get((run_of.get(row.shard, ""), row.test), "in progress")
         if row.phase not in COUNTED:
             group.apart.append((row.phase, row))
@@ -102,7 +108,8 @@ class _Measure:
 
     # --- what reached an item, and its state --------------------------------------------------------------------------
 
-    def reach(self, matches: Callable[[_Group], bool], needs: Iterable[str]) -> Reach:
+    def reach(self, matches: Callable[[_Group], bool], needs: Iterable[str], *, of_kernel: bool = False) -> Reach:
+        """What attests the groups that match; those where something went wrong only attest the kernel that ran."""
         wanted = {"selected", *needs}
         hits, tests, machines = 0, set(), set()
         evidence: set[str] = set()
@@ -112,7 +119,9 @@ class _Measure:
                 continue
             for row in group.counted:
                 counts = _counts(row)
-                if enough := min(counts[item] for item in wanted):
+                if group.wrong and not of_kernel:
+                    apart[group.wrong] += row.selected
+                elif enough := min(counts[item] for item in wanted):
                     hits += enough
                     tests.add(row.test)
                     machines.add(row.machine)
@@ -145,9 +154,10 @@ class _Measure:
         matches: Callable[[_Group], bool],
         line: int,
         partition: Partition | None = None,
+        of_kernel: bool = False,
     ) -> Item:
         needs = self.needed | (partition.evidence if partition else frozenset())
-        reach = self.reach(matches, needs)
+        reach = self.reach(matches, needs, of_kernel=of_kernel)
         waiver = next((w for w in self.table.waivers if partition and w.partition == partition.name), None)
         state = self.state(reach, answer, partition.at_least if partition else 1, waiver)
         return Item(
@@ -221,7 +231,7 @@ class _Measure:
             def matches(group: _Group, name: str = kernel.name, indices: tuple[int, ...] = indices) -> bool:
                 return group.kernel == name if group.kernel else group.rule in indices
 
-            items.append(self.item(kernel.name, "", rules, answer, matches, kernel.line))
+            items.append(self.item(kernel.name, "", rules, answer, matches, kernel.line, of_kernel=True))
         return tuple(items)
 
     def fallback(self, rule: Rule, index: int) -> Item:

@@ -50,7 +50,7 @@ def region_name(table: Table, rule: int | None, settled: tuple[int, ...]) -> str
         choices = _choices[table] = _choices_of(table)
     reasons: list[tuple[str, list[str]]] = []
     for earlier, possible, index in zip(table.rules, choices, settled, strict=False):
-        if len(possible) < 2:
+        if len(possible) < 2 and rule is not None:
             continue
         if reasons and reasons[-1][0] == possible[index]:
             reasons[-1][1].append(earlier.name)

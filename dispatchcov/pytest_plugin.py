@@ -4,6 +4,7 @@ or fixture asks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -82,40 +83,31 @@ def pytest_configure(config: pytest.Config) -> None:
         "the test fails unless its decisions reach the partition",
     )
     given = {name: config.getoption(f"dispatch_{name}", None) for name in OPTIONS}
-    if all(value is None for value in given.values()) and not _configured(config):
+    if all(value is None for value in given.values()) and not _mentioned(config):
         return
     from dispatchcov import checks
-    from dispatchcov import config as settings
+    from dispatchcov import session as work
     from dispatchcov.errors import DispatchcovError
-    from dispatchcov.session import Session
 
     try:
-        session = Session(settings.read(config.rootpath, given), worker=hasattr(config, "workerinput"))
-        session.start()
+        session = work.session_for(config.rootpath, given, worker=hasattr(config, "workerinput"))
     except DispatchcovError as error:
         raise pytest.UsageError(str(error)) from None
+    if session is None:
+        return
     if UNDO not in config.stash:
         config.stash[UNDO] = checks.install()
     config.stash[SESSION] = session
 
 
-def _configured(config: pytest.Config) -> bool:
-    """Does pyproject.toml ask for a report? Read as text first: most projects have none of our keys."""
-    file = config.rootpath / "pyproject.toml"
+def _mentioned(config: pytest.Config) -> bool:
+    """Do pyproject.toml or the environment speak of us? Most projects' do not, and are spared the imports."""
+    if any(name.startswith("DISPATCHCOV_") for name in os.environ):
+        return True
     try:
-        return "[tool.dispatchcov]" in file.read_text(encoding="utf-8") and _asks(file)
+        return "tool.dispatchcov" in (config.rootpath / "pyproject.toml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def _asks(file: Any) -> bool:
-    import tomllib
-
-    try:
-        section = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dispatchcov", {})
-    except tomllib.TOMLDecodeError:
-        return False
-    return bool(section.get("report") or section.get("check"))
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,6 +51,20 @@ def report_type(value: str) -> tuple[str, str]:
     raise UsageError(f"--dispatch-report: unknown type {kind!r}; {known(kind, TYPES)}")
 
 
+def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: bool) -> Session | None:
+    """The session that options, configuration and environment ask for, started; None if they ask for none.
+
+    Inside ``dispatchcov run`` pytest records for that run and judges nothing itself.
+    """
+    settings = config.read(root, given)
+    asked = config.asks(settings) or any(value is not None for value in given.values())
+    if not asked and config.RUN not in os.environ:
+        return None
+    session = Session(settings, worker=worker or not asked)
+    session.start()
+    return session
+
+
 def _absolute(spec: str) -> str:
     return os.path.abspath(spec) if spec.endswith(".toml") else spec
 
@@ -73,6 +87,10 @@ class Session:
     def start(self) -> None:
         """Check the settings, clear the records of earlier runs, and record from now on."""
         self.reports = [report_type(value) for value in self.settings.report]
+        for _, destination in self.reports:
+            folder = os.path.dirname(os.path.abspath(destination))
+            if destination and not os.path.isdir(folder):
+                raise UsageError(f"--dispatch-report: expected a folder to write {destination} into, got none")
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
         data = os.path.abspath(self.settings.data)
         self.tables = config.tables(self.settings.table)
@@ -86,14 +104,15 @@ class Session:
                 if self.settings.trace:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(self.settings.trace)
-            self._set(config.RUN, run)
-            self._set(config.DATA, data)
-            if self.settings.table:
-                self._set(config.TABLE, ",".join(map(_absolute, self.settings.table)))
         tracer = TraceWriter(os.path.abspath(self.settings.trace)) if self.settings.trace else None
         self.data = data
         self.recorder = Recorder(data, run=run, tracer=tracer, judges=self.tables).start()
         self.recorder.enter("", "collect")
+        if not self.worker:
+            self._set(config.RUN, run)
+            self._set(config.DATA, data)
+            if self.settings.table:
+                self._set(config.TABLE, ",".join(map(_absolute, self.settings.table)))
         if self.settings.observe:
             from dispatchcov.observers.evidence import observer
 
@@ -164,11 +183,14 @@ class Session:
         data = brought_in(self.settings.stored, self.tables, store.combine(self.data, remove=True))
         results = Results.of(data, self.tables, evidence=self.evidence)
         limits = Limits(self.settings.fail_under, self.settings.require)
-        verdict = judge(results, limits)
+        try:
+            verdict = judge(results, limits)
+        except UsageError as error:
+            verdict = Verdict((str(error),))
         self.check(results.judged)
         faults = [f for found in self.findings.values() for f in found if f.severity == "error"]
         failures = (*lost, *(f"{f.where}: {f.kind}: {f.message}" for f in faults), *verdict.failures)
-        verdict = Verdict(failures, verdict.notes, verdict.no_data)
+        verdict = replace(verdict, failures=failures)
         self.verdict = verdict
         for kind, destination in self.reports:
             if kind in ("term", "term-missing"):
@@ -254,7 +276,8 @@ def check_markers(item: pytest.Item) -> None:
         except (AssertionError, UsageError) as error:
             failure = str(error)
         if failure:
-            pytest.fail(failure, pytrace=False)
+            path, line, _ = item.location
+            pytest.fail(f"{failure}\n(marker of {path}:{(line or 0) + 1})", pytrace=False)
 
 
 def only_last_failed(session: Session, config: pytest.Config) -> None:

@@ -12,6 +12,12 @@ from dispatchcov.results import Item, Results, TableResults, Totals
 from dispatchcov.table import show
 
 SHOWN = 12
+WORDS = {
+    "kernel": "another kernel ran",
+    "contract": "contract violated",
+    "domain": "facts outside the declared domain",
+    "untotal": "no rule takes the input",
+}
 
 
 def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
@@ -30,7 +36,7 @@ def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
 def _table(results: TableResults, missing: bool) -> Iterator[str]:
     table = results.table
     machines = "; ".join(results.machines) or "none"
-    yield f"{table.op}  {results.decisions} decisions  machine: {machines}"
+    yield f"{table.op}  {plural(results.decisions, 'decision')}  machine: {machines}"
     yield f"table {near(table.source)}  digest {table.digest[:12]}"
     yield ""
     yield from _partitions(results.partitions, missing)
@@ -42,9 +48,18 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
         yield from _uncovered("sides of splits never taken", results.splits)
         yield from _uncovered("predicates never the sole reason of a fallback", results.fallbacks)
         yield from _uncovered("regions never entered", results.regions)
+    dead = [item.name for item in results.rules if item.state == "unreachable"]
+    if dead:
+        yield f"rules that no input reaches, which was proved: {', '.join(dead)}"
     for mismatch in results.mismatches:
         seen = f"expected {mismatch.expected}, got {mismatch.got}"
-        yield f"MISMATCH ({mismatch.kind}) {mismatch.rule}: {seen}: {show(mismatch.facts)}"
+        where = f" in rule {mismatch.rule}" if mismatch.rule else ""
+        yield f"MISMATCH: {WORDS[mismatch.kind]}{where}: {seen} for {show(mismatch.facts)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 decision``, ``2 decisions``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def near(path: str) -> str:
@@ -62,6 +77,10 @@ def _state(item: Item) -> str:
     return text if item.required else f"{text} (optional)"
 
 
+def _hits(item: Item) -> str:
+    return f"{item.reach.hits}/{item.at_least}" if item.at_least > 1 else str(item.reach.hits)
+
+
 def _evidence(item: Item) -> str:
     parts = [", ".join(item.reach.evidence)] if item.reach.evidence else []
     if item.reach.apart:
@@ -73,7 +92,7 @@ def _evidence(item: Item) -> str:
 
 def _partitions(items: Sequence[Item], missing: bool) -> Iterator[str]:
     head = ("partition", "bin", "state", "hits", "tests", "evidence")
-    rows = [(i.name, i.detail, _state(i), str(i.reach.hits), str(len(i.reach.tests)), _evidence(i)) for i in items]
+    rows = [(i.name, i.detail, _state(i), _hits(i), str(len(i.reach.tests)), _evidence(i)) for i in items]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
 
     def line(row: Sequence[str]) -> str:
@@ -126,8 +145,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     for note in verdict.notes:
         yield f"note: {note}"
     if verdict.ok:
-        yield "dispatch gate: passed"
+        yield "dispatch gate: not judged, the run was partial" if verdict.partial else "dispatch gate: passed"
         return
-    yield f"dispatch gate: FAILED, {len(verdict.failures)} reason{'s' if len(verdict.failures) > 1 else ''}"
+    yield f"dispatch gate: FAILED, {plural(len(verdict.failures), 'reason')}"
     for failure in verdict.failures:
         yield f"  - {failure}"

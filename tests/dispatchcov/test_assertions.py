@@ -68,10 +68,13 @@ def test_many_inputs_are_cut() -> None:
 
 
 def test_a_kernel_other_than_expected() -> None:
-    with pytest.raises(AssertionError, match=r"expected a kernel like 'Scal' in partition 'vec4', got ScaleVec4"):
-        trace((4, True)).assert_reached("vec4", kernel="Scal")
-    with pytest.raises(AssertionError, match=r"expected a kernel like 'Vec\*'; known: Scale, ScaleVec4\n1 decision"):
-        trace((4, True)).assert_kernel("Vec*")
+    with pytest.raises(AssertionError, match=r"expected a kernel like 'Scale' in partition 'vec4', got ScaleVec4"):
+        trace((4, True)).assert_reached("vec4", kernel="Scale")
+    with pytest.raises(AssertionError, match=r"expected a kernel like 'Scale'\n1 decision"):
+        trace((4, True)).assert_kernel("Scale")
+    for check in (trace((4, True)).assert_kernel, lambda name: trace((4, True)).assert_reached("vec4", kernel=name)):
+        with pytest.raises(UsageError, match=r"no kernel is like 'Vec\*'; known: Scale, ScaleVec4"):
+            check("Vec*")
 
 
 def test_evidence() -> None:
@@ -87,6 +90,7 @@ def test_evidence() -> None:
 def test_fallback() -> None:
     trace((6, True)).assert_fallback("vec4")
     trace((6, True)).assert_fallback("vec4", because="N % 4 == 0")
+    trace((6, True)).assert_fallback("vec4", because=" N%4==0")
     with pytest.raises(AssertionError) as error:
         trace((6, False)).assert_fallback("vec4", because="aligned")
     assert message(error) == (

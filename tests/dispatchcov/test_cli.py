@@ -176,7 +176,7 @@ def test_help_and_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["no-such"], ["report", "--", "x"]):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
-        assert stop.value.code == 2
+        assert stop.value.code == 1
 
 
 def test_an_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:

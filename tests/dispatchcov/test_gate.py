@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from dispatchcov.errors import UsageError
-from dispatchcov.gate import Limits, Verdict, judge
+from dispatchcov.gate import SPARED, Limits, Verdict, judge
 from dispatchcov.load import parse_table
 from dispatchcov.records import Data, Shard
 from dispatchcov.results import Results
@@ -57,7 +57,8 @@ def test_no_decision_is_no_pass() -> None:
 def test_a_partial_run_is_not_judged_missed_but_what_it_requires_is() -> None:
     records = data(TABLE, ALL[0], partial=("tests were deselected",))
     result = verdict(records, limits=Limits(fail_under=100))
-    assert (result.failures, result.notes) == ((), ("partial run (tests were deselected): nothing is judged missed",))
+    assert result.partial
+    assert (result.failures, result.notes) == ((), (f"partial run (tests were deselected): {SPARED}",))
     (failure,) = verdict(records, limits=Limits(require=("ragged",))).failures
     assert failure == "demo::scale: required partition ragged was not hit"
     assert verdict(records, limits=Limits(require=("vec4",))).failures == (
@@ -101,6 +102,13 @@ def test_an_illegal_partition_must_not_be_hit() -> None:
     (failure,) = verdict(data(table, *rows)).failures
     assert failure == "demo::scale: illegal partition ragged was hit by t.py::test"
     assert verdict(data(table, *rows[:2])).ok
+
+
+def test_a_required_partition_that_no_input_reaches_is_a_failure() -> None:
+    table = parse_table(SMALL.replace('where = "N % 4 != 0"', 'where = "N % 4 == 2 and N % 4 == 3"'))
+    rows = [row(table, N=4, aligned=True, dtype=dtype) for dtype in ("float16", "float32")]
+    (failure,) = verdict(data(table, *rows)).failures
+    assert "required partition ragged can be reached by no input, which was proved" in failure
 
 
 def test_a_mismatch_is_a_failure() -> None:

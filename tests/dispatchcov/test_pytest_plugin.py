@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -126,6 +127,7 @@ def test_a_test_path_taken_for_a_report_type(project: pytest.Pytester) -> None:
         (["--dispatch-fail-under=101"], "fail_under: expected a percentage from 0 to 100, got '101'"),
         (["--dispatch-evidence=seen"], "unknown evidence 'seen'"),
         (["--dispatch-table=none.toml"], "none.toml: expected a readable TOML file: No such file or directory"),
+        (["--dispatch-report=json:no/such/out.json"], "expected a folder to write no/such/out.json into"),
         (["--dispatch-report", "--dispatch-data=no/such/folder/data"], "expected to write records into"),
     ],
 )
@@ -133,6 +135,7 @@ def test_wrong_options_are_usage_errors(project: pytest.Pytester, arguments: lis
     result = run(project, *arguments, test_scale=GREEN)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert message in result.stderr.str()
+    assert not [name for name in os.environ if name.startswith("DISPATCHCOV_")]
 
 
 def test_no_dispatch_at_all_is_no_pass(project: pytest.Pytester) -> None:
@@ -151,9 +154,9 @@ def test_require_an_optional_partition_also_in_a_partial_run(project: pytest.Pyt
         result = run(project, "--dispatch-report", "--dispatch-require=ragged", *extra, test_scale=ONLY_ALIGNED)
         assert result.ret == 1
         result.stdout.fnmatch_lines(["  - demo::scale: required partition ragged was not hit"])
-    result = run(project, "--dispatch-require=raged", test_scale=ONLY_ALIGNED)
+    result = run(project, "--dispatch-require=raged", "--dispatch-report", test_scale=ONLY_ALIGNED)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*unknown partition 'raged'; did you mean 'ragged'*"])
+    result.stdout.fnmatch_lines(["vec4 * hit *", "*unknown partition 'raged'; did you mean 'ragged'*"])
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,9 @@ def test_partial_runs_judge_nothing_missed(project: pytest.Pytester, arguments: 
     result = run(project, "--dispatch-report=json:out.json", "--dispatch-fail-under=100", *arguments, test_scale=tests)
     assert result.ret == (1 if arguments == ["-x"] else 0)
     assert arguments == ["--collect-only"] or "missed" not in bins(project).values()
-    result.stdout.fnmatch_lines(["note: partial run (*)*nothing *judged*", "dispatch gate: passed"])
+    result.stdout.fnmatch_lines(
+        ["note: partial run (*)*nothing *judged*", "dispatch gate: not judged, the run was partial"]
+    )
 
 
 def test_last_failed_is_partial(project: pytest.Pytester) -> None:
@@ -253,16 +258,55 @@ def test_trace(project: pytest.Pytester) -> None:
 
 
 def test_settings_from_pyproject_and_their_precedence(project: pytest.Pytester) -> None:
-    project.makepyprojecttoml('[tool.dispatchcov]\nreport = ["term"]\nfail_under = 100\ntable = ["small.toml"]')
+    project.makepyprojecttoml('[tool.dispatchcov]\nfail_under = 100\ntable = ["small.toml"]')
     result = run(project, test_scale=ONLY_ALIGNED)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*expected at least 100 %"])
     result = run(project, "--dispatch-fail-under=50")
     result.stdout.no_fnmatch_line("*expected at least*")
+
+
+@pytest.mark.parametrize("options", [[], ["--dispatch-report"]])
+def test_mistakes_in_pyproject_are_errors_with_and_without_options(
+    project: pytest.Pytester, options: list[str]
+) -> None:
     project.makepyprojecttoml('[tool.dispatchcov]\nreports = ["term"]')
-    result = run(project, "--dispatch-report")
+    result = run(project, *options, test_scale=GREEN)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*unknown key 'reports'; did you mean 'report'*"])
+
+
+def test_paths_in_pyproject_are_from_its_folder(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.makepyprojecttoml('[tool.dispatchcov]\nreport = ["term"]\ntable = ["small.toml"]\ndata = "kept"')
+    project.makepyfile(test_scale="def test(): pass")
+    deep = project.mkdir("deep")
+    monkeypatch.chdir(deep)
+    result = run(project, "..")
+    result.stdout.fnmatch_lines(["*demo::scale: no decision was recorded"])
+    assert (project.path / "kept").exists()
+
+
+def test_the_environment_asks_too(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPATCHCOV_REPORT", "term")
+    result = run(project, test_scale=ONLY_ALIGNED)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["ragged * MISSED *"])
+    monkeypatch.setenv("DISPATCHCOV_REPROT", "term")
+    result = run(project)
+    result.stderr.fnmatch_lines(
+        ["*environment: unknown variable 'DISPATCHCOV_REPROT'; did you mean 'DISPATCHCOV_REPORT'*"]
+    )
+
+
+def test_pytest_inside_dispatchcov_run(project: pytest.Pytester) -> None:
+    marked = GREEN + '@pytest.mark.dispatch("vec4")\ndef test_marked(dispatch_trace):\n    assert scale(8) == 16\n'
+    project.makepyfile(test_scale=marked)
+    command = [sys.executable, "-m", "dispatchcov.cli", "run", "--", sys.executable, "-m", "pytest", "-q"]
+    result = project.run(*command, "-p", "no:cacheprovider")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["demo::scale  4 decisions *", "vec4 * dtype=float16 * hit * 2 * 2 *", "ragged * hit *"]
+    )
 
 
 def test_nothing_happens_without_an_option(project: pytest.Pytester) -> None:
@@ -308,7 +352,7 @@ def test_trace(dispatch_trace):
 
 @pytest.mark.parametrize("arguments", [[], ["--dispatch-report=json:out.json"]])
 def test_marker_and_fixture_with_and_without_a_report(project: pytest.Pytester, arguments: list[str]) -> None:
-    result = run(project, *arguments, test_scale=MARKED)
+    result = run_apart(project, *arguments, test_scale=MARKED)
     result.assert_outcomes(passed=3, failed=4)
     result.stdout.fnmatch_lines(
         [
@@ -316,6 +360,7 @@ def test_marker_and_fixture_with_and_without_a_report(project: pytest.Pytester, 
             "1 decision in this test:",
             "  selected scalar -> Scale for N=6 aligned=true dtype=float16",
             "    not vec4: N % 4 == 0 is false (N=6)",
+            "(marker of test_scale.py:*)",
             "no decision was recorded in this test",
             "unknown partition 'vec8'; did you mean 'vec4'[?] known: vec4, ragged, scalar",
             "mark.dispatch: unknown argument 'kernels'; did you mean 'kernel'*",
@@ -354,7 +399,7 @@ def test_xdist_partial_and_trace(project: pytest.Pytester) -> None:
         project, "-n", "2", "-k", "test_many", "--dispatch-report", "--dispatch-trace=t.jsonl", test_scale=MANY + GREEN
     )
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["note: partial run (tests were deselected): nothing is judged missed"])
+    result.stdout.fnmatch_lines(["note: partial run (tests were deselected): nothing is judged missed*"])
     assert len((project.path / "t.jsonl").read_text().splitlines()) == sum(n % 5 + 1 for n in range(40))
 
 
@@ -423,4 +468,15 @@ def test_a_suite_with_requirements_of_its_own(project: pytest.Pytester, monkeypa
     table = report(project)["tables"]["demo::scale"]  # type: ignore[index]
     found = {entry["name"]: (entry["hits"], entry["tests"]) for entry in table["partitions"]}
     assert found == {"big": (2, ["test_scale.py::test_big", "test_scale.py::test_spawn"])}
+    both = (
+        "import pytest\n"
+        + tests
+        + """
+@pytest.mark.dispatch("vec4")
+@pytest.mark.dispatch("big")
+def test_both(): scale(4096)
+"""
+    )
+    result = run_apart(project, "--dispatch-table=own.toml", "-k", "both", test_scale=both)
+    result.assert_outcomes(passed=1, deselected=3)
     assert run_apart(project, "-n", "2", "--dispatch-table=own.toml", "--dispatch-report", test_scale=tests).ret == 0

@@ -23,7 +23,7 @@ def text(records: Data, *, missing: bool = True) -> str:
 
 def test_the_whole_report() -> None:
     expected = f"""\
-demo::scale  1 decisions  machine: cpu
+demo::scale  1 decision  machine: cpu
 table small.toml  digest {TABLE.digest[:12]}
 
 partition  bin            state   hits  tests  evidence
@@ -98,7 +98,8 @@ expires = 2126-01-01
 
 def test_a_mismatch_is_shouted() -> None:
     shown = text(data(TABLE, row(TABLE, N=4, aligned=True, dtype="float16", kernel="Scale")))
-    assert "MISMATCH (kernel) vec4: expected ScaleVec4, got Scale: N=4 aligned=true dtype=float16" in shown
+    assert "MISMATCH: another kernel ran in rule vec4: expected ScaleVec4, got Scale for N=4 aligned=true" in shown
+    assert "vec4       dtype=float16  MISSED     0      0  apart: 1 with another kernel" in shown
 
 
 def test_paths_inside_the_working_directory_are_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
