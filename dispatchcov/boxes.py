@@ -82,6 +82,7 @@ class Boxes:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.notes: dict[int, str] = {}
+        self.refused: set[int] = set()
         self.axes: list[Axis] = []
         self.opaque: list[Opaque] = []
         shared = [predicate for predicate in table.predicates if len(predicate.reads) != 1]
@@ -93,6 +94,7 @@ class Boxes:
             found = classes(variable, own, apart=apart)
             shared += [predicate for predicate in own if predicate.index in found.refused]
             self.notes.update(found.refused)
+            self.refused |= found.refused.keys()
             ranks = tuple(rank(variable, item.value) for item in found.classes)
             self.axes.append(Axis(found.classes, width, variable, ranks))
             homes.update((p.index, self.axes[-1]) for p in own if p.index not in found.refused)
@@ -108,6 +110,11 @@ class Boxes:
         self.full = (1 << width) - 1 if all(axis.classes for axis in self.axes) else 0
         self.mask = [homes[predicate.index].mask for predicate in table.predicates]
         self.keep, self.drop = zip(*(self._kept(i, homes[i]) for i in range(len(table.predicates))), strict=True)
+
+    def own(self, variable: Variable) -> list[Predicate]:
+        """The predicates that the classes of ``variable`` decide."""
+        predicates = self.table.predicates
+        return [p for p in predicates if p.reads == {variable.name} and p.index not in self.refused]
 
     def _kept(self, index: int, field: Field) -> tuple[list[int], list[int]]:
         """What is kept of a box where predicate ``index`` has each outcome, and what where it has not."""

@@ -7,13 +7,13 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from dispatchcov import expr as ex
 from dispatchcov.expr import Value
-from dispatchcov.pieces import LIMIT, NotAnalysedError, Piece, Ray, Shape, align, analyse
+from dispatchcov.pieces import LIMIT, NotAnalysedError, Piece, Ray, Shape, Span, align, analyse
 from dispatchcov.table import Predicate, Variable
 
 Size: TypeAlias = tuple[int, tuple[tuple[int, bool], ...]]
@@ -31,6 +31,15 @@ class Class:
     undefined: int
     value: Value
     members: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The values ``first``, ``first + step``, ...: ``length`` of them, or without end if ``length`` is None."""
+
+    first: int
+    step: int
+    length: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,21 @@ def classes(variable: Variable, predicates: Sequence[Predicate], *, apart: bool 
                 found[key] = value
     result = [Class(true, undefined, value) for (true, undefined), value in found.items()]
     return Classes(tuple(sorted(result, key=lambda item: rank(variable, item.value))), refused)
+
+
+def runs(variable: Variable, predicates: Sequence[Predicate]) -> dict[tuple[int, int], list[Run]]:
+    """All values of an ``int`` variable without listed values, by the outcomes (true and undefined bits) of
+    ``predicates``, each of which can be analysed; of each outcome, the run that begins nearest to zero comes first.
+    """
+    found: dict[tuple[int, int], list[Run]] = {}
+    for ray in rays(variable):
+        shapes = [(predicate, analyse(predicate.expr, ray)) for predicate in predicates]
+        for key, span, k in _places(ray, shapes):
+            length = None if span.end is None else (span.end - 1 - k) // span.period + 1
+            found.setdefault(key, []).append(Run(ray.at(k), ray.step * span.period, length))
+    for own in found.values():
+        own.sort(key=lambda run: rank(variable, run.first))
+    return found
 
 
 def outcome(tree: ex.Expr, facts: ex.Facts) -> bool | None:
@@ -139,8 +163,16 @@ def _affordable(shapes: list[_Shapes], sides: list[Ray], refused: dict[int, str]
 def _ray_classes(ray: Ray, shapes: list[tuple[Predicate, Shape]]) -> dict[tuple[int, int], int]:
     """The outcomes that occur on ``ray``, each with the first value at which it does."""
     found: dict[tuple[int, int], int] = {}
+    for key, _, k in _places(ray, shapes):
+        found.setdefault(key, ray.at(k))
+    return found
+
+
+def _places(ray: Ray, shapes: list[tuple[Predicate, Shape]]) -> Iterator[tuple[tuple[int, int], Span, int]]:
+    """The outcomes at each position of one period of each interval of ``ray``, with the interval and the position."""
     if not shapes:
-        return {(0, 0): ray.at(0)}
+        yield (0, 0), Span(0, ray.length, 1, ()), 0
+        return
     bits = [1 << predicate.index for predicate, _ in shapes]
     for span in align([shape for _, shape in shapes]):
         for k in range(span.start, span.start + span.count):
@@ -151,5 +183,4 @@ def _ray_classes(ray: Ray, shapes: list[tuple[Predicate, Shape]]) -> dict[tuple[
                     undefined |= bit
                 elif value:
                     true |= bit
-            found.setdefault((true, undefined), ray.at(k))
-    return found
+            yield (true, undefined), span, k

@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from dispatchcov import expr as ex
 from dispatchcov.boxes import Axis, Boxes, state, union
-from dispatchcov.domain import Size, bits, rank, size
+from dispatchcov.cases import Cases
+from dispatchcov.domain import bits, rank, size
 from dispatchcov.expr import Value
+from dispatchcov.found import Found
 from dispatchcov.table import Predicate, Variable
 
 TRIES = 1_500
@@ -24,44 +25,50 @@ POOL = 600
 Candidates: TypeAlias = list[tuple[int, Value]]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The input ``facts`` with its ``key``, or None; proved to be smallest or not to exist if ``reason`` is empty."""
-
-    facts: dict[str, Value] | None
-    key: Size | None = None
-    reason: str = ""
-
-    def better(self, other: Found) -> Found:
-        """The smaller of the two; proved only if both are."""
-        reason = self.reason or other.reason
-        if self.key is None or (other.key is not None and other.key < self.key):
-            return Found(other.facts, other.key, reason)
-        return Found(self.facts, self.key, reason)
-
-
 class Realiser:
     """Finds real inputs in the boxes of a table, at the cost of at most :data:`BUDGET` evaluations in all."""
 
     def __init__(self, boxes: Boxes) -> None:
         self.boxes = boxes
         self.budget = BUDGET
+        self.cases = Cases(boxes)
+        self.doubted: set[int] = set()
+        self._exact: dict[int, Found | None] = {}
         self._pools: dict[str, Candidates] = {}
-        self._known: dict[int, Found] = {}
+        self._known: dict[int, Found | None] = {}
 
     def real(self, box: int) -> Found:
-        """The smallest input of ``box``, exactly unless opaque predicates are demanded of it."""
+        """The smallest input of ``box``, exactly unless opaque predicates are demanded of it that no case split and
+        no solver tells.
+        """
         point = self.boxes.point(box)
         if point.real:
             return Found(point.facts, point.key)
+        exact = self.exact(box)
+        return exact if exact is not None else self._for_all(box, self._known, self.find) or Found(None)
+
+    def exact(self, box: int) -> Found | None:
+        """The smallest input of ``box``, which is not empty, or the proof that it has none; None if neither is known.
+
+        The proof may lack for the smallest: :attr:`Found.reason` says so.
+        """
+        demanded = self.demanded(box)
+        found = self._for_all(box, self._exact, lambda box: self.cases.smallest(box, demanded))
+        if found is None or found.reason:
+            self.doubted.update(predicate.index for predicate in demanded)
+        return found
+
+    def _for_all(self, box: int, known: dict[int, Found | None], find: Callable[[int], Found | None]) -> Found | None:
+        """What ``find`` says of ``box``, asked once for all boxes that differ only in variables that do not matter."""
         read = _read(self.demanded(box))
         relevant = box & ~union(axis.mask for axis in self.boxes.axes if axis.variable.name not in read)
-        if relevant not in self._known:
-            self._known[relevant] = self.find(box)
-        found = self._known[relevant]
-        if found.facts is None:
+        if relevant not in known:
+            known[relevant] = find(box)
+        found = known[relevant]
+        if found is None or found.facts is None:
             return found
-        facts = {name: found.facts[name] if name in read else value for name, value in point.facts.items()}
+        smallest = self.boxes.point(box).facts
+        facts = {name: found.facts[name] if name in read else value for name, value in smallest.items()}
         return Found(facts, size(self.boxes.table.variables, facts), found.reason)
 
     def exists(self, box: int) -> bool:
@@ -128,7 +135,7 @@ class Realiser:
         """Add further values of an ``int`` variable to ``found``, each with the place of its class."""
         name = axis.variable.name
         places = {(item.true, item.undefined): place for place, item in enumerate(axis.classes)}
-        own = [p for p in self.boxes.table.predicates if p.reads == {name} and p.index not in self.boxes.notes]
+        own = self.boxes.own(axis.variable)
         opaque = [o.predicate for o in self.boxes.opaque if name in o.predicate.reads]
         for value in _seeds(axis.variable, [int(item.value) for item in axis.classes], opaque):
             if axis.variable.contains(value):

@@ -17,8 +17,8 @@ from dispatchcov.boxes import TRUE, Boxes
 from dispatchcov.decide import path
 from dispatchcov.expr import Value, may_divide_by_zero
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, every, leaves, sole_reason
+from dispatchcov.found import Found
 from dispatchcov.paths import region_name, settling
-from dispatchcov.realise import Found
 from dispatchcov.search import Query, Search
 from dispatchcov.table import Table
 
@@ -114,8 +114,10 @@ class Space:
     def notes(self) -> tuple[str, ...]:
         """The predicates that were not analysed and whatever else is not exact, each with the reason."""
         predicates = self.table.predicates
-        notes = [f"{predicates[i].text} not analysed: {why}" for i, why in sorted(self._boxes.notes.items())]
-        if not self.complete:
+        complete, doubted = self.complete, self._search.realiser.doubted
+        whys = sorted(self._boxes.notes.items())
+        notes = [f"{predicates[i].text} not analysed: {why}" for i, why in whys if i in doubted]
+        if not complete:
             notes.append(
                 f"more than {MAX_REGIONS} regions or ways into them: listed is that of each rule's smallest input"
             )
@@ -174,7 +176,7 @@ class Space:
         found = [self._search.realiser.real(box) for box in boxes]
         best = functools.reduce(Found.better, found)
         if best.facts is None:
-            return Answer("unknown", reason=best.reason)
+            return Answer("unknown" if best.reason else "unreachable", reason=best.reason)
         hardware: set[tuple[Value, ...]] = set()
         for box in boxes:
             for part, values in self._boxes.hardware_parts(box):
@@ -216,9 +218,11 @@ class Space:
         if paths is None:
             return self._one_of_each(), False
         ordered = sorted(paths, key=lambda item: len(self.table.rules) if item[0] is None else item[0])
+        found = ((rule, settled, boxes, self._summary(boxes)) for rule, settled, boxes in ordered)
+        reached = (each for each in found if each[-1].state != "unreachable")
         return tuple(
-            Region(index, rule, settled, self._summary(boxes), self._splits(rule, boxes), self.table)
-            for index, (rule, settled, boxes) in enumerate(ordered)
+            Region(index, rule, settled, answer, self._splits(rule, boxes), self.table)
+            for index, (rule, settled, boxes, answer) in enumerate(reached)
         ), True
 
     def _paths(self) -> list[tuple[int | None, Settled, list[int]]] | None:

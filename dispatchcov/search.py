@@ -7,6 +7,7 @@ exact and never enumerates inputs; it gives up, and says so, after :data:`STEPS`
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
@@ -16,8 +17,9 @@ from typing import Any
 from dispatchcov.boxes import Axis, Boxes, Point, state, union
 from dispatchcov.domain import Size, bits
 from dispatchcov.expr import Value
-from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, holds, read
-from dispatchcov.realise import Found, Realiser
+from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, holds, leaves, read
+from dispatchcov.found import Found
+from dispatchcov.realise import Realiser
 from dispatchcov.table import Table
 
 STEPS = 5_000
@@ -55,18 +57,47 @@ class Search:
                 queue.sort(reverse=True)
             entry = heapq.heappop(queue) if smallest else queue.pop()
             unmet = self.unmet(query, entry.point.true, entry.point.undefined, entry.box)
+            if unmet is None and not entry.point.real and (exact := self.realiser.exact(entry.box)) is not None:
+                if exact.facts is not None and exact.key is not None:
+                    # The smallest input stands for the box from here on, and comes when nothing smaller is left.
+                    at = Point(exact.key, *self.outcomes(exact.facts), exact.facts, True)
+                    late = late or exact.reason
+                    self._put(queue, _Entry(exact.key, next(number), entry.box, at), smallest)
+                elif exact.reason:
+                    best = best.better(exact)
+                continue
+            if unmet is None and not entry.point.real and (alike := self.alike(query, entry)):
+                # What is not told of all of the box may be of the part in which all that the query reads is the same.
+                unmet = alike
+                rest = functools.reduce(lambda box, index: self.same(box, index, entry.point), alike, entry.box)
+                self._put(queue, _Entry(entry.key, next(number), rest, entry.point), smallest)
             if unmet is None:
                 best = best.better(self.real(query, entry))
                 if best.facts and (entry.point.real or not smallest):
                     return Found(best.facts, best.key, best.reason or late)
                 continue
             children = [_Entry(at.key, next(number), part, at) for part, at in self.cut(entry, unmet)]
-            if smallest:
-                for child in children:
-                    heapq.heappush(queue, child)
-            else:
-                queue += sorted(children, reverse=True)
+            for child in sorted(children, reverse=True):
+                self._put(queue, child, smallest)
         return best.better(Found(None, None, f"given up after {2 * STEPS} steps"))
+
+    @staticmethod
+    def _put(queue: list[_Entry], entry: _Entry, smallest: bool) -> None:
+        if smallest:
+            heapq.heappush(queue, entry)
+        else:
+            queue.append(entry)
+
+    def alike(self, query: Query, entry: _Entry) -> list[int]:
+        """The predicates that ``query`` may read and that the box of ``entry`` leaves open."""
+        guards = [rule.guard for rule in self.rules[: query.rule + query.exact]]
+        indices = dict.fromkeys(index for formula in (*guards, query.condition) for index in leaves(formula))
+        point = entry.point
+        return [index for index in indices if self.open(index, point.true, point.undefined, entry.box)]
+
+    def same(self, box: int, index: int, point: Point) -> int:
+        """The part of ``box`` in which predicate ``index`` has the outcome that it has at ``point``."""
+        return self.boxes.narrow(box, index, state(point.true, point.undefined, index))
 
     def outcomes(self, facts: dict[str, Value]) -> tuple[int, int]:
         """The outcomes of all predicates at ``facts``, as true and undefined bits."""
