@@ -45,5 +45,6 @@ def _warps(a: Tensor, packed: Tensor, scale: Tensor) -> Tensor:
 
 
 def _require(p: Problem) -> None:
-    clause = "M <= 8 and block_size == 16 and K > 0 and K % 32 == 0"
-    require(KERNEL, clause, p.M <= 8 and p.block_size == BLOCK and p.K > 0 and p.K % SLICE == 0, p)
+    clause = "0 < M <= 8 and N > 0 and block_size == 16 and K > 0 and K % 32 == 0"
+    sizes = 0 < p.M <= 8 and p.N > 0 and p.K > 0
+    require(KERNEL, clause, sizes and p.block_size == BLOCK and p.K % SLICE == 0, p)

@@ -13,6 +13,7 @@ from fp4ops.problem import Operands, Problem
 
 KERNEL = "Fp4MmaGemvKernel"
 WINDOW = 128
+ROWS = 32
 
 
 def launch(problem: Problem, operands: Operands) -> Tensor:
@@ -29,6 +30,7 @@ def launch(problem: Problem, operands: Operands) -> Tensor:
 
 
 def _require(p: Problem) -> None:
-    clause = "M <= 8 and block_size == 16 and K > 0 and K % 128 == 0 and sm >= 80"
-    holds = p.M <= 8 and p.block_size == 16 and p.K > 0 and p.K % WINDOW == 0 and p.sm >= 80
+    clause = f"0 < M <= {ROWS} and N > 0 and block_size == 16 and K > 0 and K % 128 == 0 and sm >= 80"
+    sizes = 0 < p.M <= ROWS and p.N > 0 and p.K > 0
+    holds = sizes and p.block_size == 16 and p.K % WINDOW == 0 and p.sm >= 80
     require(KERNEL, clause, holds, p)
