@@ -155,7 +155,7 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
     yield (
         "shards",
         (
-            (i, s.name, s.run, s.host, s.pid, s.started, s.lines, _dumps(s.partial), s.ended, *map(_dumps, _lists(s)))
+            (i, s.name, s.run, s.host, s.pid, s.started, s.lines, _dumps(s.partial), int(s.ended), *_lists(s))
             for i, s in enumerate(data.shards)
         ),
     )
@@ -187,8 +187,8 @@ def columns(inputs: Inputs) -> list[Value | tuple[Value, ...]]:
     return [column if len(set(column)) > 1 else column[0] for column in zip(*inputs, strict=True)]
 
 
-def _lists(shard: Shard) -> tuple[tuple[str, ...], ...]:
-    return shard.problems, shard.notes, shard.sources
+def _lists(shard: Shard) -> Iterable[str]:
+    return map(_dumps, (shard.problems, shard.notes, shard.sources))
 
 
 def is_data_file(path: str) -> bool:

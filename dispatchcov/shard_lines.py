@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable
-from itertools import chain, compress, count, islice
+from itertools import compress, count, islice
 from operator import itemgetter
 from typing import Any, BinaryIO
 
@@ -45,8 +46,9 @@ class ShardLines:
     ``end`` line, or 0.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, parser: untrusted.Lines | None = None) -> None:
         self.path = path
+        self.parser = parser or untrusted.Lines(remember=False)
         self.head: Shard | None = None
         self.array_name = ""
         self.number = 0
@@ -74,7 +76,7 @@ class ShardLines:
                 chunk[0] = _PROGRESS + b"\n"  # done with, and passed over
             cut = chunk.pop() if _cut(chunk[-1]) else b""
             settled = [line[:10] != _PROGRESS for line in chunk]
-            values = untrusted.parse_lines(list(compress(chunk, settled)))
+            values = self.parser.parse(list(compress(chunk, settled)))
             lines = zip(compress(count(self.number + 1), settled), values, strict=False)
             self._after_end(lines) if self.ended else self.take(lines)
             self.number += len(chunk)
@@ -87,30 +89,26 @@ class ShardLines:
 
     def _check(self) -> None:
         """Leave out the ``close`` and ``outcome`` lines with wrong fields. All are looked at together first."""
-        try:
-            columns = list(zip(*(_close(value) for _, value in self.closes), strict=True))
-            fine = [set(map(type, column)) for column in columns] in ([], [{int}, {str}, {str}, {list}])
-        except (LookupError, TypeError):
-            fine = False
-        if not fine:
-            self.closes = [line for line in self.closes if self._fits(line, _close, (int, str, str, list))]
+        self.closes = self._fitting(self.closes, _close, (int, str, str, list))
         self.closed = {value["context"] for _, value in self.closes}
-        try:
-            fine = {str}.issuperset(map(type, chain.from_iterable(_outcome(value) for _, value in self.outcomes)))
-        except (LookupError, TypeError):
-            fine = False
-        if not fine:
-            self.outcomes = [line for line in self.outcomes if self._fits(line, _outcome, (str, str))]
+        self.outcomes = self._fitting(self.outcomes, _outcome, (str, str))
 
-    def _fits(self, line: tuple[int, Any], fields: Callable[[Any], tuple[Any, ...]], types: tuple[type, ...]) -> bool:
-        number, value = line
-        try:
-            fine = tuple(map(type, fields(value))) == types
-        except LookupError:
-            fine = False
-        if not fine:
+    def _fitting(
+        self, lines: list[tuple[int, dict[str, Any]]], fields: Callable[[Any], Any], types: tuple[type, ...]
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Those of ``lines`` whose ``fields`` have ``types``; what is wrong with the others is a problem."""
+        with contextlib.suppress(LookupError):
+            columns = zip(*map(fields, map(itemgetter(1), lines)), strict=True)
+            if all(set(map(type, column)) == {kind} for column, kind in zip(columns, types, strict=bool(lines))):
+                return lines
+        fitting = []
+        for number, value in lines:
+            with contextlib.suppress(LookupError):
+                if tuple(map(type, fields(value))) == types:
+                    fitting.append((number, value))
+                    continue
             self.problem(number, f"expected {_wanted(value)}, got {show(value)}")
-        return fine
+        return fitting
 
     def _read_progress(self, stream: BinaryIO) -> None:
         """Take in the lines that were passed over, of contexts that no line closed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
@@ -17,6 +17,7 @@ from typing import Any
 
 from dispatchcov import untrusted
 from dispatchcov.errors import DataError
+from dispatchcov.expr import Value
 from dispatchcov.records import Data, Inputs, Outcome, Row, Shard
 from dispatchcov.shard import WIDTH
 from dispatchcov.shard_lines import FIELDS, ShardLines
@@ -40,11 +41,20 @@ def read_shard(path: str | os.PathLike[str]) -> Data:
     and listed in ``shards[0].problems``. A file without a whole line gives empty data. Raises :class:`DataError` if the
     file is not a shard, is of a later format or cannot be read.
     """
-    name = os.fspath(path)
+    return _read(os.fspath(path), None)
+
+
+def read_shards(paths: Sequence[str]) -> list[Data]:
+    """What each of ``paths`` holds; raises :class:`DataError` as :func:`read_shard` does."""
+    parser = untrusted.Lines(remember=len(paths) > 1)
+    return [_read(path, parser) for path in paths]
+
+
+def _read(name: str, parser: untrusted.Lines | None) -> Data:
     data = Data()
     for _ in range(3):  # a process that still runs may close a context, and use its slots again, while this reads
         with open_regular(name, "a shard", MAX_BYTES) as stream:
-            lines = ShardLines(name)
+            lines = ShardLines(name, parser)
             size = lines.read(stream)
             data = records(lines)
             if os.fstat(stream.fileno()).st_size == size:
@@ -109,7 +119,7 @@ class _Rows:
         phases = chain.from_iterable(map(repeat, [value["phase"] for value in closes], lengths))
         columns = (
             repeat(self.name), digests, machines, tests, phases, map(bits.__getitem__, vectors),
-            map(tuple, hardware), kernels, *counts, [tuple(map(tuple, rows)) for rows in inputs], repeat(True),
+            map(tuple, hardware), kernels, *counts, list(map(_different, inputs)), repeat(True),
         )  # fmt: skip
         rows: list[Row] = list(map(_make_row, zip(*columns, strict=False)))
         return [row for row in rows if any(row[8:12])] if 0 in counts[0] else rows
@@ -168,6 +178,10 @@ class _Rows:
         start = WIDTH * (slot if integer(slot) >= 0 else refuse(slot))
         counts = list(self.array[start : start + WIDTH])
         return counts if any(counts) else [1] + [0] * (WIDTH - 1)
+
+
+def _different(inputs: list[list[Value]]) -> Inputs:
+    return (tuple(inputs[0]),) if len(inputs) == 1 else tuple(dict.fromkeys(map(tuple, inputs)))
 
 
 def _array(shard: str, name: str) -> array[int]:

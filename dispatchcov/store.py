@@ -7,7 +7,7 @@ import gc
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from dispatchcov.data_file import is_data_file, is_sqlite, write
 from dispatchcov.data_file_read import read
@@ -15,7 +15,7 @@ from dispatchcov.errors import DataError
 from dispatchcov.merge import merge
 from dispatchcov.records import Data, Shard
 from dispatchcov.shard import COUNTS
-from dispatchcov.shard_read import read_shard
+from dispatchcov.shard_read import read_shard, read_shards
 from dispatchcov.untrusted import reason
 
 __all__ = ["combine", "erase", "load", "merge", "read_shard", "save", "shards_beside"]
@@ -37,7 +37,7 @@ def load(data_file: Path, *, shards: bool = True) -> Data:
     beside = shards_beside(path) if shards else []
     with _undisturbed():
         there = [read(path)] if os.path.lexists(path) else []
-        data = merge(*there, *map(read_shard, beside))
+        data = merge(*there, *read_shards(beside))
     if not there and not data.shards:
         raise DataError(f"{path}: no data: expected a data file{' or shards beside it' if shards else ''}, got neither")
     return data
@@ -60,15 +60,17 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
         inputs = [name for given in paths for name in _inputs(os.fspath(given))] or shards_beside(path)
         inputs = [name for name in dict.fromkeys(inputs) if not _same(name, path)]
         there = [read(path)] if os.path.lexists(path) else []
-        found = [(name, read(name) if is_sqlite(name) else read_shard(name)) for name in inputs]
-        data = merge(*there, *(records for _, records in found))
+        merged = {name: read(name) for name in inputs if is_sqlite(name)}
+        single = [name for name in inputs if name not in merged]
+        shards = dict(zip(single, read_shards(single), strict=True))
+        data = merge(*there, *merged.values(), *shards.values())
         if not there and not data.shards:
             raise DataError(f"{path}: no data: expected a data file, shards beside it or paths with some, got none")
         save(path, data)
         if remove:
-            for name, records in found:
-                if is_sqlite(name) or _done(records.shards):
-                    _remove([name, name + COUNTS])
+            _remove(merged)
+            done = [name for name, found in shards.items() if any(map(_done, found.shards))]
+            _remove(file for name in done for file in (name, name + COUNTS))
     return data
 
 
@@ -117,9 +119,9 @@ def _same(a: str, b: str) -> bool:
         return False
 
 
-def _done(shards: Sequence[Shard]) -> bool:
+def _done(shard: Shard) -> bool:
     """Was all of the shard read, and will its process write no more?"""
-    return bool(shards) and all(not shard.problems and (shard.ended or not _runs(shard)) for shard in shards)
+    return not shard.problems and (shard.ended or not _runs(shard))
 
 
 def _runs(shard: Shard) -> bool:

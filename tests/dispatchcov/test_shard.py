@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatchcov import shard_read, store
+from dispatchcov import shard_read, store, untrusted
 from dispatchcov.errors import DataError
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import Data
@@ -579,3 +579,21 @@ finally:
     if said == "no mount":
         pytest.skip("cannot mount here")
     assert said == "fine"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(contents=st.lists(damaged(), max_size=4), known=st.sampled_from([0, 5, 1000]))
+def test_shards_read_together_are_as_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: list[bytes], known: int
+) -> None:
+    """Together, equal lines are parsed once."""
+    monkeypatch.setattr(untrusted, "MAX_KNOWN", known)
+    paths, alone = [], []
+    for number, content in enumerate(contents):
+        paths.append(str(tmp_path / f"{number}"))
+        Path(paths[-1]).write_bytes(content)
+        try:
+            alone.append(read_shard(paths[-1]))
+        except DataError:
+            paths.pop()
+    assert shard_read.read_shards(paths * 2) == alone * 2
