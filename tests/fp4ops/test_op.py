@@ -149,7 +149,7 @@ def test_every_way_past_the_earlier_rules(run: Run, monkeypatch: pytest.MonkeyPa
     """M, N, K, block_size, the architecture and the switches each alone, and together, keep an input from them."""
     monkeypatch.setenv("FP4OPS_TARGET", f"sm_{sm}")
     monkeypatch.setenv("FP4OPS_DEQUANTIZE", dequantize)
-    for native, K in itertools.product(("on", "off"), (128, 96, 72, 60)):
+    for native, K in itertools.product(("on", "off"), (128, 192, 96, 72, 60)):
         monkeypatch.setenv("FP4OPS_NATIVE", native)
         for M, N, block_size in itertools.product((1, 9, 33), (5, 32), (16, 8, 6, 5)):
             run(random_call(M, N, K, block_size, torch.bfloat16), block_size)
