@@ -30,16 +30,20 @@ from dispatchcov.table import Partition, Rule, Table
 from dispatchcov.variants import Variant
 
 
-def check(table: Table) -> tuple[Finding, ...]:
-    """The findings of ``table``, in the order of :data:`~dispatchcov.findings.KINDS`, then of lines."""
-    found = list(_Check(table).all())
+def check(table: Table, engine: type[Space] = Space) -> tuple[Finding, ...]:
+    """The findings of ``table``, in the order of :data:`~dispatchcov.findings.KINDS`, then of lines.
+
+    ``engine`` answers the questions: the exact one, or :class:`~dispatchcov.smt_space.SmtSpace` to compare with it.
+    """
+    found = list(_Check(table, engine).all())
     return tuple(sorted(found, key=lambda finding: (KINDS.index(finding.kind), finding.line)))
 
 
 class _Check:
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, engine: type[Space]) -> None:
         self.table = table
-        self.space = Space.of(table)
+        self.engine = engine
+        self.space = engine.of(table)
         self.dead: set[int] = set()
 
     def all(self) -> Iterator[Finding]:
@@ -136,7 +140,7 @@ class _Check:
                 zero = [more.leaf(ex.Compare("==", divisor, ex.Const(0))) for divisor in divisors]
                 if zero:
                     asked.append((rule, index, every(_reading(rule.guard, index), Some(tuple(zero)))))
-        space = Space(more.build()) if asked else self.space
+        space = self.engine(more.build()) if asked else self.space
         for rule, index, condition in asked:
             answer = space.left(rule.index, condition)
             if answer.witness is not None:
@@ -178,7 +182,7 @@ class _Check:
 
         def left(indices: Sequence[int]) -> bool:
             passed = (Opposite(self.table.rules[i].guard) for i in indices)
-            return self.space.left(0, every(taken, *passed)).state != "unreachable"
+            return self.space.possible(every(taken, *passed)) != "unreachable"
 
         if not left(()):
             return "its condition never holds"
@@ -198,7 +202,7 @@ class _Check:
         guard, found = rule.guard, []
         for index in reversed(leaves(rule.guard)):
             without = next((g for g in (assign(guard, index, v) for v in (True, False)) if self.equal(g, guard)), None)
-            if without is not None and not self.meant(index):
+            if without is not None and not self.meant(index) and not self.protects(rule, index):
                 guard = without
                 found.append(index)
         for index in reversed(found):
@@ -208,13 +212,19 @@ class _Check:
     def equal(self, a: Formula, b: Formula) -> bool:
         """Do ``a`` and ``b`` hold for the same inputs, whatever rules say of them?"""
         differ = Some((every(a, Opposite(b)), every(b, Opposite(a))))
-        return self.space.left(0, differ).state == "unreachable"
+        return self.space.possible(differ) == "unreachable"
+
+    def protects(self, rule: Rule, index: int) -> bool:
+        """May predicate ``index`` keep what is read after it from a division by zero?"""
+        order = leaves(rule.guard)
+        later = order[order.index(index) + 1 :]
+        return any(ex.may_divide_by_zero(self.table.predicates[i].expr) for i in later)
 
     def meant(self, index: int) -> bool:
         reads = self.table.predicates[index].reads
         listed = all(self.table.variable(name).values for name in reads)
         sides = (Leaf(index), Opposite(Leaf(index)))
-        return listed and any(self.space.left(0, side).state == "unreachable" for side in sides)
+        return listed and any(self.space.possible(side) == "unreachable" for side in sides)
 
     def narrow(self, rule: Rule) -> Iterator[Finding]:
         """Predicates of a guard that ask more than the contract does of the same variables."""
@@ -243,7 +253,7 @@ class _Check:
             return False
 
         def never(*parts: Formula) -> bool:
-            return self.space.left(0, every(*parts)).state == "unreachable"
+            return self.space.possible(every(*parts)) == "unreachable"
 
         implies = never(wanted, Opposite(clause))
         return implies and not never(clause, Opposite(wanted)) and not never(Opposite(clause))
@@ -269,9 +279,8 @@ class _Check:
             return False
         shared = [i for i in b.rules if i in a.rules]
         apart = [i for i in b.rules if i not in a.rules]
-        outside = self.space.answer(shared, every(self.within(b), Opposite(self.within(a)))) if shared else None
-        other = self.space.answer(apart, self.within(b)) if apart else None
-        return all(answer is None or answer.state == "unreachable" for answer in (outside, other))
+        outside = every(self.within(b), Opposite(self.within(a)))
+        return self.space.possible(outside, shared) == self.space.possible(self.within(b), apart) == "unreachable"
 
 
 def _clauses(requires: Formula) -> tuple[Formula, ...]:

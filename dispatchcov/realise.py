@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchcov import expr as ex
 from dispatchcov.boxes import Axis, Boxes, state, union
@@ -17,7 +17,11 @@ from dispatchcov.cases import Cases
 from dispatchcov.domain import bits, rank, size
 from dispatchcov.expr import Value
 from dispatchcov.found import Found
+from dispatchcov.smt import available
 from dispatchcov.table import Predicate, Variable
+
+if TYPE_CHECKING:
+    from dispatchcov.smt_boxes import BoxSolver
 
 TRIES = 1_500
 BUDGET = 300_000
@@ -28,12 +32,15 @@ Candidates: TypeAlias = list[tuple[int, Value]]
 class Realiser:
     """Finds real inputs in the boxes of a table, at the cost of at most :data:`BUDGET` evaluations in all."""
 
-    def __init__(self, boxes: Boxes) -> None:
+    def __init__(self, boxes: Boxes, *, solving: bool = True) -> None:
         self.boxes = boxes
         self.budget = BUDGET
+        self.solving = solving and available()
+        self._solver: BoxSolver | None = None
         self.cases = Cases(boxes)
         self.doubted: set[int] = set()
         self._exact: dict[int, Found | None] = {}
+        self._any: dict[int, Found | None] = {}
         self._pools: dict[str, Candidates] = {}
         self._known: dict[int, Found | None] = {}
 
@@ -47,16 +54,27 @@ class Realiser:
         exact = self.exact(box)
         return exact if exact is not None else self._for_all(box, self._known, self.find) or Found(None)
 
-    def exact(self, box: int) -> Found | None:
+    def exact(self, box: int, *, smallest: bool = True) -> Found | None:
         """The smallest input of ``box``, which is not empty, or the proof that it has none; None if neither is known.
 
-        The proof may lack for the smallest: :attr:`Found.reason` says so.
+        The proof may lack for the smallest: :attr:`Found.reason` says so. Without ``smallest`` any input will do.
         """
         demanded = self.demanded(box)
-        found = self._for_all(box, self._exact, lambda box: self.cases.smallest(box, demanded))
+        known = self._exact if smallest else self._any
+        found = self._for_all(box, known, lambda box: self._told(box, demanded, smallest))
         if found is None or found.reason:
             self.doubted.update(predicate.index for predicate in demanded)
         return found
+
+    def _told(self, box: int, demanded: list[Predicate], smallest: bool) -> Found | None:
+        found = self.cases.smallest(box, demanded)
+        if found is not None or not self.solving:
+            return found
+        if self._solver is None:
+            from dispatchcov.smt_boxes import BoxSolver
+
+            self._solver = BoxSolver(self.boxes)
+        return self._solver.smallest(box, demanded, any=not smallest)
 
     def _for_all(self, box: int, known: dict[int, Found | None], find: Callable[[int], Found | None]) -> Found | None:
         """What ``find`` says of ``box``, asked once for all boxes that differ only in variables that do not matter."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from dispatchcov.boxes import TRUE, Boxes
 from dispatchcov.decide import path
@@ -85,20 +85,23 @@ class Region:
 
 
 class Space:
-    """What is reachable in a table; :meth:`of` makes it once for each table."""
+    """What is reachable in a table; :meth:`of` makes it once for each table. Without ``solving`` z3 is not asked."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, solving: bool = True) -> None:
         self.table = table
         self._boxes = Boxes(table)
-        self._search = Search(self._boxes)
+        self._search = Search(self._boxes, solving=solving)
         guards = {index for rule in table.rules for index in leaves(rule.guard)}
         self._partial = any(may_divide_by_zero(table.predicates[index].expr) for index in guards)
 
-    @staticmethod
-    def of(table: Table) -> Space:
+    @classmethod
+    def of(cls, table: Table) -> Self:
         """The space of ``table``."""
-        cached: Space = vars(table).get("_space") or vars(table).setdefault("_space", Space(table))
-        return cached
+        spaces: dict[type[Space], Any] = vars(table).setdefault("_spaces", {})
+        found = spaces.get(cls)
+        if found is None:
+            found = spaces[cls] = cls(table)
+        return cast("Self", found)
 
     @property
     def complete(self) -> bool:
@@ -148,6 +151,23 @@ class Space:
     def left(self, rule: int, condition: Formula = ALWAYS) -> Answer:
         """As :meth:`reaching`, of all inputs, also those whose decision divides by zero in ``rule`` or a later one."""
         return self._ask([Query(rule, False, condition)])
+
+    def possible(self, condition: Formula, rules: Collection[int] | None = None) -> State:
+        """Is there an input for which ``condition`` holds and, if ``rules`` are given, that one of them takes?
+
+        No input is looked for that would be the smallest: this is for questions to which none has to be shown.
+        """
+        wanted = [Query(0, False, condition)] if rules is None else [Query(rule, True, condition) for rule in rules]
+        return self._state(wanted)
+
+    def _state(self, queries: Iterable[Query]) -> State:
+        unknown = False
+        for query in queries:
+            found = self._search.find(query, self._boxes.full, smallest=False)
+            if found.facts is not None:
+                return "feasible"
+            unknown = unknown or bool(found.reason)
+        return "unknown" if unknown else "unreachable"
 
     def sole(self, rule: int, predicate: int) -> Answer:
         """Is there an input that no rule up to ``rule`` takes, ``predicate`` being the sole reason for ``rule``?"""

@@ -37,11 +37,11 @@ class Query:
 class Search:
     """Answers queries about the table of ``boxes``."""
 
-    def __init__(self, boxes: Boxes) -> None:
+    def __init__(self, boxes: Boxes, *, solving: bool = True) -> None:
         self.boxes = boxes
         self.rules = boxes.table.rules
         self.choose = _chooser(boxes.table)
-        self.realiser = Realiser(boxes)
+        self.realiser = Realiser(boxes, solving=solving)
 
     def find(self, query: Query, box: int, *, smallest: bool = True) -> Found:
         """The smallest input of ``box`` that answers ``query``, or the first that is met."""
@@ -57,7 +57,11 @@ class Search:
                 queue.sort(reverse=True)
             entry = heapq.heappop(queue) if smallest else queue.pop()
             unmet = self.unmet(query, entry.point.true, entry.point.undefined, entry.box)
-            if unmet is None and not entry.point.real and (exact := self.realiser.exact(entry.box)) is not None:
+            if (
+                unmet is None
+                and not entry.point.real
+                and (exact := self.realiser.exact(entry.box, smallest=smallest)) is not None
+            ):
                 if exact.facts is not None and exact.key is not None:
                     # The smallest input stands for the box from here on, and comes when nothing smaller is left.
                     at = Point(exact.key, *self.outcomes(exact.facts), exact.facts, True)

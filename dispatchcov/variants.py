@@ -46,5 +46,5 @@ def variant(table: Table, predicates: Iterable[Predicate]) -> Table:
     made.predicates = tuple(predicates)
     made.views = {}
     made.code = None
-    vars(made).pop("_space", None)
+    vars(made).pop("_spaces", None)
     return made
