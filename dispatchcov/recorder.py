@@ -433,6 +433,8 @@ class Recorder:
             assert decision.values is not None
             cell = self._first(decision.cell.view, decision.values, ran).cell
             self.counts[cell.slot + OBSERVED] += 1
+            if cell.due and cell.id < 0:
+                self._write_in_progress(cell)
 
     def checked(self) -> None:
         """A result was compared: all decisions of this test so far are ``checked`` if the test passes."""

@@ -205,6 +205,13 @@ def test_the_slot_of_a_closed_context_is_not_looked_at(read: Read) -> None:
     assert [(row.test, row.selected, row.finished) for row in data.rows] == [("u", 70, False)]
 
 
+def test_a_row_of_a_closed_context_does_not_count_however_it_is_written(read: Read) -> None:
+    turned = {"k": "row", **dict(reversed(ROW.items()))}
+    assert list(turned)[-1] == "context"
+    data = read(HEAD, TABLE, VIEW, turned, json.dumps(ROW) + "\n", CLOSE, counts=[70, 0, 0, 0])
+    assert counted(data) == [(5, 4, 3, 2)]
+
+
 def test_lines_written_twice_count_once(read: Read) -> None:
     """A write that was interrupted after it reached the file is done again."""
     data = read(HEAD, *(line for line in WHOLE[1:-1] for _ in range(2)), END)
@@ -224,7 +231,7 @@ def test_rows_without_counts_are_left_out(read: Read) -> None:
 
 def test_two_contexts_of_one_test_and_phase_add_up(read: Read) -> None:
     inputs = [[[20, True, "float16", 90], [4, False, "float32", 90]], [[8, True, "float16", 90], [40, True, "a", 90]]]
-    rows = [[i + 1, 1, "3", [90], "", inputs[i], 2**63 - 5 if i else 4, i, 0, 0] for i in range(2)]
+    rows = [[i + 1, 1, "3", [90], "", inputs[i], 2**63 - 1 if i else 4, i, 0, 0] for i in range(2)]
     closes = [CLOSE | {"context": i, "rows": [rows[i]]} for i in range(2)]
     (row,) = read(HEAD, TABLE, VIEW, *closes, END).rows
     assert row[8:12] == (2**63 - 1, 1, 0, 0)
