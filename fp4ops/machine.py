@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,22 +34,50 @@ _BOOLEANS = {
 
 
 class Machine(NamedTuple):
-    """Where a call runs: the architecture that dispatch sees, and the table as decided there."""
+    """Where and how a call runs: what dispatch knows besides the arguments, and the table as decided there."""
 
     sm: int
+    native: bool
+    dequantize: str
+    backend: str
+    """``"cpu"`` or ``"cuda"``."""
     decide: Callable[..., dispatchcov.Decision]
 
 
 def machine(device: torch.device) -> Machine:
     """The machine of tensors on ``device``: a GPU by its name and capability, or the CPU and what it emulates."""
+    environ: Any = os.environ
+    if environ is _ENVIRON:  # its own get() encodes the name and raises a KeyError inside for each that is not set
+        get = environ._data.get
+        return _machine(device, get(_KEYS[0]), get(_KEYS[1]), get(_KEYS[2]))
+    return _machine(device, *map(environ.get, _NAMES))
+
+
+_NAMES = ("FP4OPS_TARGET", "FP4OPS_NATIVE", "FP4OPS_DEQUANTIZE")
+_ENVIRON: Any = os.environ if hasattr(os.environ, "_data") else None  # where it holds what encodekey() and co. give
+_KEYS = tuple(map(os.environ.encodekey, _NAMES))
+
+
+@lru_cache
+def _machine(device: torch.device, *raw: str | bytes | None) -> Machine:
+    """Parsed once for each combination of switches as the environment holds them; what it refuses is not kept."""
+    target, native, dequantize = (None if value is None else os.fsdecode(value) for value in raw)
+    switches = _native(native), _dequantize(dequantize), device.type
     if device.type == "cpu":
-        return _emulated(os.environ.get("FP4OPS_TARGET", "sm_90"))
-    return _gpu(device.index)
+        target = "sm_90" if target is None else target
+        return Machine(_sm(target), *switches, TABLE.on("cpu", emulates=target).decide)
+    major, minor = torch.cuda.get_device_capability(device)
+    return Machine(10 * major + minor, *switches, TABLE.on(torch.cuda.get_device_name(device)).decide)
 
 
-def native_allowed() -> bool:
-    """The switch ``FP4OPS_NATIVE``."""
-    text = os.environ.get("FP4OPS_NATIVE")
+def _sm(target: str) -> int:
+    known = {f"sm_{sm}": int(sm) for sm in TABLE.variable("sm").values}
+    if target not in known:
+        raise ValueError(f"FP4OPS_TARGET: expected one of {', '.join(known)}, got {target!r}")
+    return known[target]
+
+
+def _native(text: str | None) -> bool:
     if text is None:
         return False
     try:
@@ -58,24 +86,10 @@ def native_allowed() -> bool:
         raise ValueError(f"FP4OPS_NATIVE: expected one of {', '.join(_BOOLEANS)}, got {text!r}") from None
 
 
-def preferred_dequantizer() -> str:
-    """The switch ``FP4OPS_DEQUANTIZE``."""
-    text = os.environ.get("FP4OPS_DEQUANTIZE", "auto")
-    known = TABLE.variable("dequantize").values
+def _dequantize(text: str | None) -> str:
+    if text is None:
+        return "auto"
+    known = tuple(map(str, TABLE.variable("dequantize").values))
     if text not in known:
-        raise ValueError(f"FP4OPS_DEQUANTIZE: expected one of {', '.join(map(str, known))}, got {text!r}")
+        raise ValueError(f"FP4OPS_DEQUANTIZE: expected one of {', '.join(known)}, got {text!r}")
     return text
-
-
-@lru_cache
-def _emulated(target: str) -> Machine:
-    known = {f"sm_{sm}": int(sm) for sm in TABLE.variable("sm").values}
-    if target not in known:
-        raise ValueError(f"FP4OPS_TARGET: expected one of {', '.join(known)}, got {target!r}")
-    return Machine(known[target], TABLE.on("cpu", emulates=target).decide)
-
-
-@lru_cache
-def _gpu(index: int) -> Machine:
-    major, minor = torch.cuda.get_device_capability(index)
-    return Machine(10 * major + minor, TABLE.on(torch.cuda.get_device_name(index)).decide)

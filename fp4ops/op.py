@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fp4ops.eager import plain
 from fp4ops.kernels import launchers
-from fp4ops.machine import machine, native_allowed, preferred_dequantizer
+from fp4ops.machine import machine
 from fp4ops.problem import check, prepare
 from fp4ops.quantize import dequantize_nvfp4
 
@@ -22,6 +23,7 @@ LIBRARY.define(  # type: ignore[no-untyped-call]
     "int block_size=16) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
+OP = torch.ops.fp4ops.matmul_nvfp4.default
 
 
 def matmul_nvfp4(
@@ -48,9 +50,9 @@ def matmul_nvfp4(
     :raises TypeError: a wrong dtype.
     :raises ValueError: shapes or devices that do not belong together, or a switch that is not understood.
     """
-    result: Tensor = torch.ops.fp4ops.matmul_nvfp4.default(
-        a, weight, weight_scale, weight_scale_2, bias, block_size=block_size
-    )
+    if plain(a, weight, weight_scale, weight_scale_2, bias):
+        return _run(a, weight, weight_scale, weight_scale_2, bias, block_size=block_size)
+    result: Tensor = OP(a, weight, weight_scale, weight_scale_2, bias, block_size=block_size)
     return result
 
 
@@ -63,8 +65,7 @@ def _run(
     *,
     block_size: int = 16,
 ) -> Tensor:
-    sm, decide = machine(a.device)
-    native, dequantize = native_allowed(), preferred_dequantizer()
+    sm, native, dequantize, backend, decide = machine(a.device)
     problem, operands = prepare(
         a, weight, weight_scale, weight_scale_2, bias, block_size, sm=sm, native=native, dequantize=dequantize
     )
@@ -80,7 +81,7 @@ def _run(
         dequantize=dequantize,
     )
     with decision.launch():
-        result = launchers(a.device.type)[decision.kernel](problem, operands)
+        result = launchers(backend)[decision.kernel](problem, operands)
     return result if a.dim() == 2 else result.view(*a.shape[:-1], problem.N)
 
 
@@ -93,8 +94,8 @@ def _fake(
     *,
     block_size: int = 16,
 ) -> Tensor:
-    N, _ = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
-    return a.new_empty((*a.shape[:-1], N))
+    shape, N, _ = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
+    return a.new_empty((*shape[:-1], N))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, int], output: Tensor) -> None:

@@ -13,8 +13,6 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from fp4ops.format import ceildiv
-
 ALIGNMENT = 16
 """Bytes that every operand's address is a multiple of: kernels load and store 16-byte vectors."""
 
@@ -58,23 +56,30 @@ def check_weight(weight: Tensor, weight_scale: Tensor, weight_scale_2: Tensor, b
     """N and K of an NVFP4 matrix; TypeError for a wrong dtype, ValueError for a wrong shape, device or block_size."""
     if block_size < 1:
         raise ValueError(f"block_size: expected at least 1, got {block_size}")
-    _check_dtype("weight", weight, torch.uint8)
-    _check_dtype("weight_scale", weight_scale, torch.float8_e4m3fn)
-    _check_dtype("weight_scale_2", weight_scale_2, torch.float32)
-    if weight.dim() != 2:
-        raise ValueError(f"weight: expected shape [N, K / 2], got {list(weight.shape)}")
-    N, half = weight.shape
+    if weight.dtype is not torch.uint8:
+        raise _wrong_dtype("weight", torch.uint8, weight)
+    if weight_scale.dtype is not torch.float8_e4m3fn:
+        raise _wrong_dtype("weight_scale", torch.float8_e4m3fn, weight_scale)
+    if weight_scale_2.dtype is not torch.float32:
+        raise _wrong_dtype("weight_scale_2", torch.float32, weight_scale_2)
+    shape = weight.shape
+    if len(shape) != 2:
+        raise ValueError(f"weight: expected shape [N, K / 2], got {list(shape)}")
+    N, half = shape
     K = 2 * half
-    blocks = ceildiv(K, block_size)
-    if weight_scale.dim() != 2 or weight_scale.shape[0] != N or weight_scale.shape[1] != blocks:
+    blocks = -(-K // block_size)
+    if weight_scale.shape != (N, blocks):
         raise ValueError(
             f"weight_scale: expected shape [N, ceil(K / block_size)] = [{N}, {blocks}] "
             f"(K = {K}, block_size = {block_size}), got {list(weight_scale.shape)}"
         )
     if weight_scale_2.numel() != 1:
         raise ValueError(f"weight_scale_2: expected one element, got shape {list(weight_scale_2.shape)}")
-    _check_device("weight_scale", weight_scale, "weight", weight)
-    _check_device("weight_scale_2", weight_scale_2, "weight", weight)
+    device = weight.device
+    if weight_scale.device != device:
+        raise _wrong_device("weight_scale", "weight", device, weight_scale)
+    if weight_scale_2.device != device:
+        raise _wrong_device("weight_scale_2", "weight", device, weight_scale_2)
     return N, K
 
 
@@ -85,25 +90,30 @@ def check(
     weight_scale_2: Tensor,
     bias: Tensor | None,
     block_size: int,
-) -> tuple[int, int]:
-    """N and K of a ``matmul_nvfp4`` call; TypeError for a wrong dtype, ValueError for all else that does not fit."""
+) -> tuple[torch.Size, int, int]:
+    """Shape of ``a``, N and K of a ``matmul_nvfp4`` call; TypeError for a wrong dtype, ValueError for all else."""
     N, K = check_weight(weight, weight_scale, weight_scale_2, block_size)
     if a.dtype not in DTYPE_NAMES:
         raise TypeError(f"a: expected dtype float16 or bfloat16, got {_name(a.dtype)}")
-    if a.dim() < 1:
+    shape = a.shape
+    if not shape:
         raise ValueError("a: expected shape [..., K], got a 0-dim tensor")
-    columns = a.shape[-1]
-    if columns % 2:
-        raise ValueError(f"a: expected an even K (weight holds two elements a byte), got K = {columns}")
+    columns = shape[-1]
     if columns != K:
+        if columns % 2:
+            raise ValueError(f"a: expected an even K (weight holds two elements a byte), got K = {columns}")
         raise ValueError(f"a: expected K = {K} (weight holds {K // 2} bytes a row), got K = {columns}")
-    _check_device("weight", weight, "a", a)
+    device = a.device
+    if weight.device != device:
+        raise _wrong_device("weight", "a", device, weight)
     if bias is not None:
-        _check_dtype("bias", bias, a.dtype)
-        if bias.dim() != 1 or bias.shape[0] != N:
+        if bias.dtype is not a.dtype:
+            raise _wrong_dtype("bias", a.dtype, bias)
+        if bias.shape != (N,):
             raise ValueError(f"bias: expected shape [N] = [{N}], got {list(bias.shape)}")
-        _check_device("bias", bias, "a", a)
-    return N, K
+        if bias.device != device:
+            raise _wrong_device("bias", "a", device, bias)
+    return shape, N, K
 
 
 def prepare(
@@ -119,28 +129,29 @@ def prepare(
     dequantize: str = "auto",
 ) -> tuple[Problem, Operands]:
     """Check the arguments; the facts and the operands of one call, views copied where kernels could not read them."""
-    N, K = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
-    if a.dim() == 2:
-        M = a.shape[0]
+    shape, N, K = check(a, weight, weight_scale, weight_scale_2, bias, block_size)
+    if len(shape) == 2:
+        M = shape[0]
     else:
-        M = math.prod(a.shape[:-1])
+        M = math.prod(shape[:-1])
         a = a.reshape(M, K)
+    if not a.is_contiguous() or a.data_ptr() % ALIGNMENT:
+        a = _copied(a)
+    if not weight.is_contiguous() or weight.data_ptr() % ALIGNMENT:
+        weight = _copied(weight)
+    if not weight_scale.is_contiguous() or weight_scale.data_ptr() % ALIGNMENT:
+        weight_scale = _copied(weight_scale)
+    if weight_scale_2.dim() or weight_scale_2.data_ptr() % 4:
+        weight_scale_2 = _scalar(weight_scale_2)
+    if bias is not None and (not bias.is_contiguous() or bias.data_ptr() % ALIGNMENT):
+        bias = _copied(bias)
     problem = Problem(M, N, K, block_size, DTYPE_NAMES[a.dtype], bias is not None, sm, native, dequantize)
-    operands = Operands(
-        _plain(a),
-        _plain(weight),
-        _plain(weight_scale),
-        _scalar(weight_scale_2),
-        None if bias is None else _plain(bias),
-    )
-    return problem, operands
+    return problem, Operands(a, weight, weight_scale, weight_scale_2, bias)
 
 
-def _plain(tensor: Tensor) -> Tensor:
-    """``tensor``, or a copy of it if it is not contiguous or not aligned."""
-    if not tensor.is_contiguous():
-        tensor = tensor.contiguous()
-    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
+def _copied(tensor: Tensor) -> Tensor:
+    """A contiguous copy at an aligned address."""
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _scalar(tensor: Tensor) -> Tensor:
@@ -150,14 +161,12 @@ def _scalar(tensor: Tensor) -> Tensor:
     return tensor.clone() if tensor.data_ptr() % tensor.itemsize else tensor
 
 
-def _check_dtype(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
-    if tensor.dtype != dtype:
-        raise TypeError(f"{name}: expected dtype {_name(dtype)}, got {_name(tensor.dtype)}")
+def _wrong_dtype(name: str, dtype: torch.dtype, tensor: Tensor) -> TypeError:
+    return TypeError(f"{name}: expected dtype {_name(dtype)}, got {_name(tensor.dtype)}")
 
 
-def _check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    if tensor.device != other.device:
-        raise ValueError(f"{name}: expected device {other.device} (that of {other_name}), got {tensor.device}")
+def _wrong_device(name: str, other: str, device: torch.device, tensor: Tensor) -> ValueError:
+    return ValueError(f"{name}: expected device {device} (that of {other}), got {tensor.device}")
 
 
 def _name(dtype: torch.dtype) -> str:

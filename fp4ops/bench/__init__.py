@@ -1,1 +1,1 @@
-"""Benchmarks: correctness first, then times. ``python -m fp4ops.bench.gpu`` needs a GPU."""
+"""Benchmarks: correctness first, then times. ``python -m fp4ops.bench`` lists them."""

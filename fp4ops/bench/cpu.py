@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -43,15 +43,17 @@ def _scaled(values: Tensor, scale: Tensor, scale_2: Tensor, dtype: torch.dtype) 
     return product.to(dtype).flatten(1)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0; raises SystemExit where a kernel's bits are wrong."""
     parser = argparse.ArgumentParser(prog="python -m fp4ops.bench.cpu", description=__doc__)
     parser.add_argument("--size", type=int, default=4096, help="rows and columns of the matrix (default 4096)")
     parser.add_argument("--rounds", type=int, default=15, help="rounds to take the median of (default 15)")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     print(f"{args.size} x {args.size}, block_size {BLOCK}, {torch.get_num_threads()} threads, {args.rounds} rounds")
     print(f"{'dtype':<10} {'kernel':<26} {'ms':>7} {'/ by code':>10} {'/ by byte':>10}")
     for dtype in (torch.float16, torch.bfloat16):
         measure(args.size, dtype, args.rounds)
+    return 0
 
 
 def measure(size: int, dtype: torch.dtype, rounds: int) -> None:
@@ -83,4 +85,4 @@ def measure(size: int, dtype: torch.dtype, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

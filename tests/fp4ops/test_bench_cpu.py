@@ -10,13 +10,12 @@ from fp4ops.bench import cpu
 from fp4ops.quantize import Quantized
 
 
-def run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["cpu", "--size", "64", "--rounds", "2"])
-    cpu.main()
+def run() -> None:
+    assert cpu.main(["--size", "64", "--rounds", "2"]) == 0
 
 
-def test_every_kernel_is_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    run(monkeypatch)
+def test_every_kernel_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    run()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("64 x 64, block_size 16, ")
     names = ["by code", "by byte", *(f"DequantizeNvFp4{kind}Kernel" for kind in ("Flat", "Vec8", ""))]
@@ -30,4 +29,4 @@ def test_other_bits_end_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cpu, "by_byte", wrong)
     with pytest.raises(SystemExit, match="by byte: other bits than the look-up by code"):
-        run(monkeypatch)
+        run()

@@ -1,0 +1,37 @@
+"""``python -m fp4ops.bench NAME ...``: one of the benchmarks; ``NAME --help`` explains its options.
+
+====  =====================================================================================================
+name  what it measures
+====  =====================================================================================================
+cpu   CPU dequantisers against a table look-up and multiply in torch
+host  the host's share of an eager call against torch's linear, with and without recording
+gpu   the CUDA kernels against the memory's and cuBLAS's rates, on one GPU: ``reports/h200/bench.json``
+====  =====================================================================================================
+
+Each compares results before it times anything, and fails if one is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+NAMES = ("cpu", "host", "gpu")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status of the benchmark; 2 for an unknown name."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    name, *rest = arguments
+    if name not in NAMES:
+        print(f"fp4ops.bench: expected one of {', '.join(NAMES)}, got {name!r}", file=sys.stderr)
+        return 2
+    status: int = import_module(f"fp4ops.bench.{name}").main(rest)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
