@@ -480,3 +480,12 @@ def test_both(): scale(4096)
     result = run_apart(project, "--dispatch-table=own.toml", "-k", "both", test_scale=both)
     result.assert_outcomes(passed=1, deselected=3)
     assert run_apart(project, "-n", "2", "--dispatch-table=own.toml", "--dispatch-report", test_scale=tests).ret == 0
+
+
+def test_observing_without_a_gpu_says_so_and_runs_the_tests(project: pytest.Pytester) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    result = run(project, "--dispatch-observe=torch", "--dispatch-report", test_scale=GREEN)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["note: observing with torch: no CUDA device, nothing was observed"])
