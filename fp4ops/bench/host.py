@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from dispatchcov import Recorder
+from dispatchcov import Recorder, warm_up
 from fp4ops import matmul_nvfp4
 from fp4ops.kernels import cpu
 from fp4ops.kernels.cpu import gemv
@@ -39,12 +39,13 @@ def allocate(problem: Problem, operands: Operands) -> Tensor:
 
 @contextmanager
 def no_kernels() -> Iterator[None]:
-    """Every CPU kernel is :func:`allocate`, and torch uses one thread."""
+    """Every CPU kernel is :func:`allocate`, so no decision counts as a hit, and torch uses one thread."""
     before, threads = cpu.LAUNCHERS, torch.get_num_threads()
     cpu.LAUNCHERS = MappingProxyType(dict.fromkeys(before, allocate))
     torch.set_num_threads(1)
     try:
-        yield
+        with warm_up():
+            yield
     finally:
         cpu.LAUNCHERS = before
         torch.set_num_threads(threads)
