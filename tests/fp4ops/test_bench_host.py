@@ -24,15 +24,18 @@ def test_a_line_for_each_variant_in_both_modes(capsys: pytest.CaptureFixture[str
         assert found[0][1] == "1.00"
 
 
-def test_the_kernels_come_back() -> None:
-    before, threads = cpu.LAUNCHERS, torch.get_num_threads()
+def test_the_kernels_and_threads_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    before = cpu.LAUNCHERS
     with host.no_kernels():
         assert set(cpu.LAUNCHERS.values()) == {host.allocate}
         assert matmul_nvfp4(*random_call(1, 2, 32)).shape == (1, 2)
     with pytest.raises(OSError, match="broken"), host.no_kernels():
         raise OSError("broken")
     assert cpu.LAUNCHERS is before
-    assert torch.get_num_threads() == threads
+    assert used == [1, 7, 1, 7]
 
 
 def test_a_wrong_result_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

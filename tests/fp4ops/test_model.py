@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -13,15 +11,6 @@ from fp4ops.kernels.cpu import flat
 from tests.fp4ops.model import Model, Size, digest, digests, greedy, prompt
 
 SIZE = Size(width=64, hidden=128, layers=2, heads=4, vocabulary=256)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors this small gain nothing from a second thread, and lose much where another process has the core."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
