@@ -9,6 +9,7 @@ range, on the same thread, so the range is found by time. What belongs to no ran
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 PREFIX = "dispatchcov#"
+DRIVER = re.compile(r"cu(da)?[A-Z]")
 
 
 class Event(NamedTuple):
@@ -43,10 +45,15 @@ def is_kernel(event: Event) -> bool:
     return event.on_device and not event.name.startswith(("Memcpy", "Memset", PREFIX)) and event.duration > 0
 
 
+def is_starter(event: Event) -> bool:
+    """Can a kernel link to it? Operators and ranges; calls into the driver are numbered in a series of their own."""
+    return not event.on_device and event.id != 0 and event.link == 0 and not DRIVER.match(event.name)
+
+
 def join(events: Iterable[Event]) -> Joined:
     """Attribute each kernel among ``events`` to its launch."""
     known = list(events)
-    hosts = {event.id: event for event in known if not event.on_device and event.id}
+    hosts = {event.id: event for event in known if is_starter(event)}
     ranges = _Ranges(event for event in known if not event.on_device and event.name.startswith(PREFIX))
     joined = Joined()
     for event in sorted(filter(is_kernel, known), key=lambda event: event.start):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,8 +88,10 @@ class TorchObserver:
         if not self.available:
             return
         activity = self.torch.profiler.ProfilerActivity
-        self._profile = self.torch.profiler.profile(activities=[activity.CPU, activity.CUDA])
-        self._profile.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a cycle ends with its events: ours has one
+            self._profile = self.torch.profiler.profile(activities=[activity.CPU, activity.CUDA])
+            self._profile.start()
         self._undo = self._watch()
 
     def stop(self) -> Observation:
@@ -106,7 +109,9 @@ class TorchObserver:
         profile, self._profile = self._profile, None
         self.torch.cuda.synchronize()
         try:
-            profile.stop()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                profile.stop()
             events = [_event(event) for event in profile.profiler.kineto_results.events()]
         except (RuntimeError, AttributeError) as error:
             self._observation.notes.append(f"the profiler was lost, nothing was observed: {error}")

@@ -48,6 +48,8 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
         yield from _uncovered("sides of splits never taken", results.splits)
         yield from _uncovered("predicates never the sole reason of a fallback", results.fallbacks)
         yield from _uncovered("regions never entered", results.regions)
+        yield from _uncovered("sides of boundaries never met", results.boundaries)
+        yield from _uncovered("predicates never shown to decide alone (MC/DC)", results.mcdc)
     dead = [item.name for item in results.rules if item.state == "unreachable"]
     if dead:
         yield f"rules that no input reaches, which was proved: {', '.join(dead)}"
@@ -142,8 +144,10 @@ def totals_text(totals: Totals) -> str:
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    for note in verdict.notes:
+    for note in verdict.notes[:SHOWN]:
         yield f"note: {note}"
+    if len(verdict.notes) > SHOWN:
+        yield f"note: and {len(verdict.notes) - SHOWN} more (the JSON report has all)"
     if verdict.ok:
         yield "dispatch gate: not judged, the run was partial" if verdict.partial else "dispatch gate: passed"
         return

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Everything that is claimed about the GPU, on a machine that has one: bash reports/h200/run.sh COMMIT FOLDER
+# ONLY_TESTS=1 leaves the benchmark out.
 # Writes FOLDER/fp4ops.dispatchcov (records), dispatch.json (report), bench.json, memcheck.log and the logs of each step.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,12 +16,14 @@ step() { # name, limit in seconds, command
 }
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader >"$out/device.log"
-step tests 240 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cacheprovider tests/fp4ops --ignore tests/fp4ops/story \
+step tests 240 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cacheprovider tests/fp4ops \
+    --ignore tests/fp4ops/story --ignore tests/fp4ops/gpu/test_model.py --durations=8 \
     --dispatch-observe=torch --dispatch-report=term --dispatch-report="json:$out/dispatch.json" \
     --dispatch-data="$out/fp4ops.dispatchcov"
-step bench 200 "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
+step model 100 "$python" -m pytest -q -p no:cacheprovider tests/fp4ops/gpu/test_model.py
+[ -n "${ONLY_TESTS:-}" ] || step bench 200 "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
 step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
-    "$python" -m pytest -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'float16 and not row-loop and not 17408'
+    "$python" -m pytest -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'dtype0 and not 65600 and not 17408'
 sed -n '/dispatch coverage/,$p' "$out/tests.log" | head -60
-tail -60 "$out/bench.log"
+[ -n "${ONLY_TESTS:-}" ] || tail -60 "$out/bench.log"
 tail -4 "$out/memcheck.log"

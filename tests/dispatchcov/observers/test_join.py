@@ -55,6 +55,16 @@ def test_of_nested_ranges_the_innermost_holds() -> None:
     assert {number: names(found) for number, found in joined.kernels.items()} == {2: ["inner"], 1: ["outer"]}
 
 
+def test_calls_into_the_driver_are_numbered_apart() -> None:
+    events = [
+        host(f"{PREFIX}1", 10, 0, 100),
+        host("cudaLaunchKernel", 10, 500, 5),
+        Event("cuLaunchKernelEx", False, 10, 7, 600, 5, MAIN),
+        kernel("a", 10, 300),
+    ]
+    assert names(join(events).kernels[1]) == ["a"]
+
+
 def test_what_no_range_explains_is_outside() -> None:
     joined = join([host("aten::mm", 3, 0, 5), kernel("a", 3, 10), kernel("b", 0, 11), kernel("c", 99, 12)])
     assert names(joined.outside) == ["a", "b", "c"]
