@@ -76,12 +76,12 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """Tokens ``[T]`` -> logits ``[vocabulary]`` of the token after the last."""
 
-    def __init__(self, size: Size, block_size: int, dtype: torch.dtype, *, seed: int = 0) -> None:
+    def __init__(self, size: Size, block_size: int, dtype: torch.dtype, device: str = "cpu") -> None:
         super().__init__()
-        make = Linears(block_size, dtype, seed)
+        make = Linears(block_size, dtype, device)
         self.size = size
         values = torch.randn((size.vocabulary, size.width), generator=make.generator)
-        self.embedding = nn.Embedding.from_pretrained(values.to(dtype))  # type: ignore[no-untyped-call]
+        self.embedding = nn.Embedding.from_pretrained(values.to(device, dtype))  # type: ignore[no-untyped-call]
         self.layers = nn.ModuleList(Layer(size, make) for _ in range(size.layers))
         self.head = make(size.width, size.vocabulary)
 
@@ -96,17 +96,18 @@ class Model(nn.Module):
 class Linears:
     """Makes layers with normal weights, one after the other from one seed; every other one has a bias."""
 
-    def __init__(self, block_size: int, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, block_size: int, dtype: torch.dtype, device: str) -> None:
         self.block_size = block_size
         self.dtype = dtype
-        self.generator = torch.Generator().manual_seed(seed)
+        self.device = device
+        self.generator = torch.Generator().manual_seed(0)
         self.made = 0
 
     def __call__(self, inputs: int, outputs: int, gain: float = 1.0) -> Fp4Linear:
         weight = torch.randn((outputs, inputs), generator=self.generator) * gain / inputs**0.5
-        bias = torch.randn(outputs, generator=self.generator).to(self.dtype) / 8
+        bias = torch.randn(outputs, generator=self.generator).to(self.device, self.dtype) / 8
         self.made += 1
-        quantized = quantize_nvfp4(weight, self.block_size)
+        quantized = quantize_nvfp4(weight.to(self.device), self.block_size)
         return Fp4Linear.from_quantized(quantized, bias if self.made % 2 else None, block_size=self.block_size)
 
 
