@@ -18,6 +18,7 @@ from typing import Any
 from dispatchcov.decide import Decision
 from dispatchcov.errors import UsageError
 from dispatchcov.observers.join import PREFIX, Event, Joined, join
+from dispatchcov.symbols import matches
 
 SHOWN = 5
 
@@ -50,11 +51,8 @@ class TorchObserver:
         self._profile: Any = None
         self._undo: Callable[[], None] | None = None
         self._observation = Observation()
-
-    @property
-    def available(self) -> bool:
+        self.available = bool(torch.cuda.is_available())
         """Is there a GPU whose kernels can be seen?"""
-        return bool(self.torch.cuda.is_available())
 
     # --- launches -----------------------------------------------------------------------------------------------------
 
@@ -90,9 +88,18 @@ class TorchObserver:
         activity = self.torch.profiler.ProfilerActivity
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a cycle ends with its events: ours has one
-            self._profile = self.torch.profiler.profile(activities=[activity.CPU, activity.CUDA])
+            self._profile = self.torch.profiler.profile(
+                activities=[activity.CPU, activity.CUDA], experimental_config=self._all_threads()
+            )
             self._profile.start()
         self._undo = self._watch()
+
+    def _all_threads(self) -> Any:
+        """Follow launches of every thread, where this PyTorch can."""
+        try:
+            return self.torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        except (AttributeError, TypeError):
+            return None
 
     def stop(self) -> Observation:
         """Stop, and tell what was seen."""
@@ -107,7 +114,7 @@ class TorchObserver:
         if self._profile is None:
             return
         profile, self._profile = self._profile, None
-        self.torch.cuda.synchronize()
+        self.torch._C._cuda_synchronize()  # the public one asks what a test may have replaced
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -130,12 +137,14 @@ class TorchObserver:
     def _replayed(self, seen: Observation) -> None:
         """Launches that were captured into a CUDA graph ran when it was replayed, outside their ranges."""
         captured = set(map(id, self._captured))
-        seen.launches = [
-            (decision, symbols or seen.outside) if id(decision) in captured else (decision, symbols)
-            for decision, symbols in seen.launches
-        ]
+        replayed = 0
+        for place, (decision, symbols) in enumerate(seen.launches):
+            ran = tuple(symbol for symbol in seen.outside if is_kernel_of(decision, symbol))
+            if id(decision) in captured and not symbols and ran:
+                seen.launches[place] = (decision, ran)
+                replayed += 1
         count = len(self._captured)
-        how = "attributed to the replay" if seen.outside else "and the graph was not replayed: not observed"
+        how = "attributed to the replay" if replayed else "and the graph was not replayed: not observed"
         seen.notes.append(f"{count} launch{'es' if count > 1 else ''} captured into a CUDA graph, {how}")
 
     def _watch(self) -> Callable[[], None]:
@@ -161,6 +170,12 @@ class TorchObserver:
                 setattr(module, name, original)
 
         return undo
+
+
+def is_kernel_of(decision: Decision, symbol: str) -> bool:
+    """Is ``symbol`` the kernel that ``decision`` selected?"""
+    kernel = next(rule.kernel for rule in decision.table.rules if rule.name == decision.rule)
+    return matches(kernel, decision.facts or {}, symbol)
 
 
 def _event(event: Any) -> Event:

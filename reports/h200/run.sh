@@ -20,10 +20,10 @@ step tests 240 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cachepr
     --ignore tests/fp4ops/story --ignore tests/fp4ops/gpu/test_model.py --durations=8 \
     --dispatch-observe=torch --dispatch-report=term --dispatch-report="json:$out/dispatch.json" \
     --dispatch-data="$out/fp4ops.dispatchcov"
-step model 100 "$python" -m pytest -q -p no:cacheprovider tests/fp4ops/gpu/test_model.py
+step model 100 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cacheprovider tests/fp4ops/gpu/test_model.py
 [ -n "${ONLY_TESTS:-}" ] || step bench 200 "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
 step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
-    "$python" -m pytest -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'dtype0 and not 65600 and not 17408'
+    "$python" -m pytest -p dispatchcov.pytest_plugin -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'dtype0 and not 65600 and not 17408'
 sed -n '/dispatch coverage/,$p' "$out/tests.log" | head -60
 [ -n "${ONLY_TESTS:-}" ] || tail -60 "$out/bench.log"
 tail -4 "$out/memcheck.log"

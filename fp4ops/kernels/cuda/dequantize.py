@@ -95,7 +95,8 @@ def _prefill(dequantize: Dequantizer) -> Launcher:
 
 def gemm(a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``a [M, K] @ weight [N, K].T + bias [N]`` by cuBLAS, summed in float32 and rounded once."""
-    if bias is None or weight.shape[1] % 8 == 0:
+    N, K = weight.shape
+    if bias is None or (K % 8 == 0 and N % 8 == 0):
         return torch.nn.functional.linear(a, weight, bias)
     # cuBLAS fuses no bias where rows are not 16-byte aligned: torch would round the product, add, and round again.
     return torch.mm(a, weight.t(), out_dtype=torch.float32).add_(bias).to(a.dtype)
