@@ -10,7 +10,7 @@ FLAGS ?=
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/installed
-	$(BIN)/pytest tests/fp4ops -q --dispatch-report=term $(FLAGS)
+	$(BIN)/pytest tests/fp4ops -q --dispatch-report=term --dispatch-stored=reports/h200/fp4ops.dispatchcov $(FLAGS)
 
 test: $(VENV)/installed
 	$(BIN)/pytest -q -n 2 $(FLAGS)

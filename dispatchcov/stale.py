@@ -117,7 +117,7 @@ def fresh(data: Data, file: str, current: Mapping[str, Table], sources: Mapping[
     texts = tuple(f"{file} is stale, {count} decisions count for nothing: {why}" for why, count in notes.items())
     digests = {row.digest for row in kept}
     tables = tuple(table for table in data.tables if table.digest in digests)
-    shards = tuple(replace(shard, notes=(*shard.notes, *texts)) for shard in data.shards)
+    shards = tuple(replace(shard, notes=texts) for shard in data.shards)  # what else is noted was told when it was new
     return Data(tables, shards, tuple(kept), data.outcomes)
 
 
