@@ -28,6 +28,7 @@ class DispatchTrace:
         self._decisions = decisions
         self._evidence_of = evidence_of
         self._tables = tables
+        self.asserted = False
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -44,6 +45,7 @@ class DispatchTrace:
         ``kernel``.
         """
         __tracebackhide__ = True
+        self.asserted = True
         needed = _evidence(evidence)
         found = self._known(name)
         inside = [decision for decision in self._decisions if _in(decision, name, found)]
@@ -65,6 +67,7 @@ class DispatchTrace:
     def assert_not_reached(self, name: str) -> None:
         """No decision is in partition (or rule) ``name``."""
         __tracebackhide__ = True
+        self.asserted = True
         found = self._known(name)
         for decision in self._decisions:
             if _in(decision, name, found):
@@ -73,6 +76,7 @@ class DispatchTrace:
     def assert_kernel(self, pattern: str) -> None:
         """Some decision selected a kernel whose name is like ``pattern`` (``*`` and ``?`` as in file names)."""
         __tracebackhide__ = True
+        self.asserted = True
         self._known_kernel(pattern)
         if not any(fnmatch.fnmatchcase(decision.kernel, pattern) for decision in self._decisions):
             raise AssertionError(f"expected a kernel like {pattern!r}\n{self._story(())}")
@@ -80,6 +84,7 @@ class DispatchTrace:
     def assert_fallback(self, rule: str, *, because: str | None = None) -> None:
         """Some decision passed over ``rule``; with ``because``, that predicate was the sole reason."""
         __tracebackhide__ = True
+        self.asserted = True
         tables = [table for table in self._all_tables() if any(item.name == rule for item in table.rules)]
         if not tables:
             names = [item.name for table in self._all_tables() for item in table.rules]

@@ -109,7 +109,8 @@ class Boxes:
         self.hardware = [axis for axis in self.axes if axis.variable.hardware]
         self.full = (1 << width) - 1 if all(axis.classes for axis in self.axes) else 0
         self.mask = [homes[predicate.index].mask for predicate in table.predicates]
-        self.keep, self.drop = zip(*(self._kept(i, homes[i]) for i in range(len(table.predicates))), strict=True)
+        kept = [self._kept(i, homes[i]) for i in range(len(table.predicates))]
+        self.keep, self.drop = [keep for keep, _ in kept], [drop for _, drop in kept]
 
     def own(self, variable: Variable) -> list[Predicate]:
         """The predicates that the classes of ``variable`` decide."""

@@ -43,6 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _home(action: str) -> ModuleType:
     """The module of ``action``; what reads only a table does not wait for the import of all that reads records."""
+    if action in ("mutate", "suggest"):
+        from dispatchcov import missing_commands
+
+        return missing_commands
     if action in ("check", "regions"):
         from dispatchcov import table_commands
 
@@ -96,6 +100,17 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("tables", nargs="+", metavar="TABLE", help="FILE.toml or MODULE:ATTR")
     check.add_argument("--format", choices=("text", "json", "github"), default="text", help="default: text")
     check.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    mutate = add("mutate", "list the mutants of guards that the recorded decisions do not notice")
+    _data(mutate)
+    _judging(mutate)
+    mutate.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    mutate.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    suggest = add("suggest", "write a pytest for what the recorded tests lack, with the fewest inputs")
+    _data(suggest)
+    _judging(suggest)
+    suggest.add_argument("--call", default="", metavar="MODULE:FUNCTION", help="what the test calls with the facts")
+    suggest.add_argument("--of", metavar="LIST", help="measures to cover, comma-separated (default: all)")
+    suggest.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
     debug = add("debug", "show versions, settings, files and tables as dispatchcov sees them")
     for sub in (combine, erase, debug):
         _data(sub)

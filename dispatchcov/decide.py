@@ -184,6 +184,15 @@ class View:
                 view = table.views[machine] = View(table, machine)
         return view
 
+    @staticmethod
+    def apart(table: Table) -> View:
+        """A view that no recorder ever sees, for questions about ``table``."""
+        view = View(table, DEFAULT_MACHINE)
+        with _lock:
+            _views.discard(view)
+            view.send(None)
+        return view
+
     def untotal(self, facts: tuple[Value, ...]) -> FactsError:
         """The error for facts that no rule takes."""
         named = dict(zip(self.table.names, facts, strict=True))

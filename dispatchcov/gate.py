@@ -9,7 +9,6 @@ from dispatchcov.errors import UsageError, known
 from dispatchcov.results import Item, Results, TableResults
 from dispatchcov.table import show
 
-
 SPARED = "nothing is judged missed but what --dispatch-require names"
 
 

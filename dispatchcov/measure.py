@@ -5,21 +5,21 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dispatchcov import decide
+from dispatchcov import decide, measure_mutants, measure_pairs
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
 from dispatchcov.formula import Leaf, Opposite, alone, every, holds, leaves, read
 from dispatchcov.paths import region_name
-from dispatchcov.records import COUNTED, Data, Row
+from dispatchcov.records import ASSERTS, COUNTED, Data, Row
 from dispatchcov.regions import Answer, Space
 from dispatchcov.results import Item, Mismatch, Reach, Side, TableResults
 from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Table, Waiver
 
 
 @dataclass
-class _Group:
+class Group:
     """The rows that agree in vector and kernel; ``rule`` is what the vector selects, ``before`` the number of
     rules passed.
     """
@@ -42,7 +42,7 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
     absence proves nothing.
     """
     rows = [row for row in data.rows if row.digest == table.digest]
-    worker = _Measure(table, _groups(table, data, rows), rows, needed, today, partial)
+    worker = Measure(table, _groups(table, data, rows), rows, needed, today, partial, _asserting(data))
     return TableResults(
         table,
         sum(row.selected for row in rows),
@@ -56,19 +56,22 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
         worker.sides(),
         worker.mismatches(),
         Space.of(table).notes,
+        measure_pairs.boundaries(worker),
+        measure_pairs.mcdc(worker),
+        measure_mutants.mutants(worker),
     )
 
 
-def _groups(table: Table, data: Data, rows: Sequence[Row]) -> list[_Group]:
+def _groups(table: Table, data: Data, rows: Sequence[Row]) -> list[Group]:
     run_of = {shard.name: shard.run for shard in data.shards}
     own = {(outcome.shard, outcome.test): outcome.outcome for outcome in data.outcomes}
     shared = {(run_of.get(outcome.shard, ""), outcome.test): outcome.outcome for outcome in data.outcomes}
-    groups: dict[tuple[int, str], _Group] = {}
+    groups: dict[tuple[int, str], Group] = {}
     for row in rows:
         group = groups.get((row.vector, row.kernel))
         if group is None:
             path = decide.path(table, row.vector)
-            group = groups[row.vector, row.kernel] = _Group(row.vector, row.kernel, path[0], path)
+            group = groups[row.vector, row.kernel] = Group(row.vector, row.kernel, path[0], path)
             expected = table.rules[path[0]].kernel.name if path[0] is not None else ""
             if decide.outside(table, row.vector):
                 group.wrong = "outside the domain"
@@ -84,19 +87,27 @@ def _groups(table: Table, data: Data, rows: Sequence[Row]) -> list[_Group]:
     return list(groups.values())
 
 
+def _asserting(data: Data) -> frozenset[tuple[str, str]]:
+    """The tests, with the shards that have rows of them, that asserted where their decisions went."""
+    run_of = {shard.name: shard.run for shard in data.shards}
+    said = {(run_of.get(o.shard, ""), o.test[len(ASSERTS) :]) for o in data.outcomes if o.test.startswith(ASSERTS)}
+    return frozenset((shard, test) for shard, run in run_of.items() for own, test in said if own == run)
+
+
 def _counts(row: Row) -> dict[str, int]:
     return {"selected": row.selected, "launched": row.launched, "observed": row.observed, "checked": row.checked}
 
 
-class _Measure:
+class Measure:
     def __init__(
         self,
         table: Table,
-        groups: list[_Group],
+        groups: list[Group],
         rows: Sequence[Row],
         needed: frozenset[str],
         today: datetime.date,
         partial: bool,
+        asserting: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         self.table = table
         self.space = Space.of(table)
@@ -105,11 +116,25 @@ class _Measure:
         self.today = today
         self.partial = partial
         self.hardware = {row.hardware for row in rows}
+        self.asserting = asserting
+
+    def asserts(self, row: Row) -> bool:
+        """Did the test of ``row`` assert its partition or its kernel?"""
+        return (row.shard, row.test) in self.asserting
 
     # --- what reached an item, and its state --------------------------------------------------------------------------
 
-    def reach(self, matches: Callable[[_Group], bool], needs: Iterable[str], *, of_kernel: bool = False) -> Reach:
-        """What attests the groups that match; those where something went wrong only attest the kernel that ran."""
+    def reach(
+        self,
+        matches: Callable[[Group], bool],
+        needs: Iterable[str],
+        *,
+        of_kernel: bool = False,
+        seen: Callable[[Row], bool] = lambda row: True,
+    ) -> Reach:
+        """What attests the groups that match, and of them the rows that are ``seen``; those where something went wrong
+        only attest the kernel that ran.
+        """
         wanted = {"selected", *needs}
         hits, tests, machines = 0, set(), set()
         evidence: set[str] = set()
@@ -117,7 +142,7 @@ class _Measure:
         for group in self.groups:
             if not matches(group):
                 continue
-            for row in group.counted:
+            for row in filter(seen, group.counted):
                 counts = _counts(row)
                 if group.wrong and not of_kernel:
                     apart[group.wrong] += row.selected
@@ -129,7 +154,8 @@ class _Measure:
                 elif row.selected:
                     apart["without " + " and ".join(sorted(e for e in wanted if not counts[e]))] += row.selected
             for reason, row in group.apart:
-                apart[reason] += row.selected
+                if seen(row):
+                    apart[reason] += row.selected
         order = tuple(item for item in EVIDENCE if item in evidence)
         named = tuple(sorted(tests - {""}))
         return Reach(hits, named, order, tuple(sorted(machines)), tuple(sorted((k, n) for k, n in apart.items() if n)))
@@ -151,13 +177,18 @@ class _Measure:
         detail: str,
         rules: Iterable[Rule],
         answer: Answer,
-        matches: Callable[[_Group], bool],
+        matches: Callable[[Group], bool],
         line: int,
         partition: Partition | None = None,
         of_kernel: bool = False,
+        seen: Callable[[Row], bool] = lambda row: True,
+        fixed: bool = False,
     ) -> Item:
+        """The item that decisions reach by ``matches`` and ``seen``; its witness moves to a machine's hardware unless
+        ``fixed``.
+        """
         needs = self.needed | (partition.evidence if partition else frozenset())
-        reach = self.reach(matches, needs, of_kernel=of_kernel)
+        reach = self.reach(matches, needs, of_kernel=of_kernel, seen=seen)
         waiver = next((w for w in self.table.waivers if partition and w.partition == partition.name), None)
         state = self.state(reach, answer, partition.at_least if partition else 1, waiver)
         return Item(
@@ -167,7 +198,7 @@ class _Measure:
             state,
             reach,
             "feasible" if reach.hits else answer.state,
-            witness := self.witness(answer, matches),
+            witness := answer.witness if fixed else self.witness(answer, matches),
             self.decision(witness) if witness is not None else "",
             line,
             partition.required if partition else True,
@@ -177,7 +208,11 @@ class _Measure:
             f"{waiver.reason} (until {waiver.expires})" if waiver else "",
         )
 
-    def witness(self, answer: Answer, matches: Callable[[_Group], bool]) -> dict[str, Value] | None:
+    def also(self, item: Item, others: Iterable[Answer]) -> Item:
+        """``item`` with further inputs that it needs besides its witness."""
+        return replace(item, also=tuple(answer.witness for answer in others if answer.witness is not None))
+
+    def witness(self, answer: Answer, matches: Callable[[Group], bool]) -> dict[str, Value] | None:
         """The witness of ``answer``, with the hardware of a machine that decided where that reaches the item too."""
         table = self.table
         if answer.witness is None:
@@ -187,7 +222,7 @@ class _Measure:
             facts = answer.witness | dict(zip(table.hardware, hardware, strict=True))
             vector = view.vector(tuple(facts[name] for name in table.names))
             path = decide.path(table, vector)
-            if matches(_Group(vector, "", path[0], path)):
+            if matches(Group(vector, "", path[0], path)):
                 return facts
         return answer.witness
 
@@ -211,7 +246,7 @@ class _Measure:
         condition = every(partition.condition, bin.condition)
         rules = [self.table.rules[index] for index in partition.rules]
 
-        def matches(group: _Group) -> bool:
+        def matches(group: Group) -> bool:
             return group.rule in partition.rules and holds(condition, group.vector)
 
         answer = self.space.answer(partition.rules, condition)
@@ -228,14 +263,14 @@ class _Measure:
             indices = tuple(rule.index for rule in rules)
             answer = self.space.answer(indices) if indices else Answer("unreachable", None, frozenset())
 
-            def matches(group: _Group, name: str = kernel.name, indices: tuple[int, ...] = indices) -> bool:
+            def matches(group: Group, name: str = kernel.name, indices: tuple[int, ...] = indices) -> bool:
                 return group.kernel == name if group.kernel else group.rule in indices
 
             items.append(self.item(kernel.name, "", rules, answer, matches, kernel.line, of_kernel=True))
         return tuple(items)
 
     def fallback(self, rule: Rule, index: int) -> Item:
-        def matches(group: _Group) -> bool:
+        def matches(group: Group) -> bool:
             return group.passed > rule.index and alone(rule.guard, index, group.vector)
 
         predicate = self.table.predicates[index]
@@ -244,7 +279,7 @@ class _Measure:
     def split(self, rule: Rule, index: int, side: bool) -> Item:
         literal = Leaf(index) if side else Opposite(Leaf(index))
 
-        def matches(group: _Group) -> bool:
+        def matches(group: Group) -> bool:
             return group.rule == rule.index and holds(literal, group.vector)
 
         detail = f"{self.table.predicates[index].text}: {str(side).lower()}"
@@ -293,14 +328,14 @@ class _Measure:
                 found.append(self.mismatch("contract", group, rule, rule.kernel.requires_text, got))
         return tuple(found)
 
-    def mismatch(self, kind: str, group: _Group, rule: Rule | None, expected: str, got: str) -> Mismatch:
+    def mismatch(self, kind: str, group: Group, rule: Rule | None, expected: str, got: str) -> Mismatch:
         rows = [*group.counted, *(row for _, row in group.apart)]
         facts = dict(zip(self.table.names, rows[0].inputs[0], strict=True))
         tests = tuple(sorted({row.test for row in rows} - {""}))
         decisions = sum(row.selected or row.observed for row in rows)
         return Mismatch(kind, rule.name if rule else "", expected, got, facts, decisions, tests)
 
-    def domain(self, group: _Group) -> tuple[str, str]:
+    def domain(self, group: Group) -> tuple[str, str]:
         row = next(iter([*group.counted, *(row for _, row in group.apart)]))
         facts = dict(zip(self.table.names, row.inputs[0], strict=True))
         names = self.table.outside(facts)

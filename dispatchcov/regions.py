@@ -91,6 +91,7 @@ class Space:
         self.table = table
         self._boxes = Boxes(table)
         self._search = Search(self._boxes, solving=solving)
+        self._asked: dict[tuple[Query, ...], Answer] = {}
         guards = {index for rule in table.rules for index in leaves(rule.guard)}
         self._partial = any(may_divide_by_zero(table.predicates[index].expr) for index in guards)
 
@@ -181,13 +182,22 @@ class Space:
         return self._ask([Query(number, rule is not None, condition)])
 
     def _ask(self, queries: Iterable[Query]) -> Answer:
-        queries = list(queries)
+        key = tuple(queries)
+        if key not in self._asked:
+            self._asked[key] = self._search_for(key)
+        return self._asked[key]
+
+    def _search_for(self, queries: tuple[Query, ...]) -> Answer:
         best = Found(None)
         for query in queries:
             best = best.better(self._search.find(query, self._boxes.full))
         if best.facts is None:
             return Answer("unknown" if best.reason else "unreachable", reason=best.reason)
-        return Answer("feasible", best.facts, self._search.hardware(queries, best.facts), best.reason)
+        return Answer("feasible", best.facts, self._search.hardware(list(queries), best.facts), best.reason)
+
+    def real(self, box: int) -> dict[str, Value] | None:
+        """An input of a box of :class:`~dispatchcov.boxes.Boxes` of this table, the smallest known, if any is."""
+        return self._search.realiser.real(box).facts
 
     def _summary(self, boxes: list[int]) -> Answer:
         """The answer for the union of ``boxes``, whose inputs are those asked for."""

@@ -15,7 +15,7 @@ from dispatchcov.records import Data
 from dispatchcov.table import Table
 
 STATES = ("hit", "missed", "elsewhere", "unreachable", "waived", "not-run")
-MEASURES = ("partitions", "rules", "fallbacks", "splits", "regions")
+MEASURES = ("partitions", "rules", "fallbacks", "splits", "regions", "boundaries", "mcdc", "mutants")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ class Item:
 
     ``detail`` tells it from others of the same ``name``: the bin, the predicate, the region. ``reachable`` is
     ``feasible``, ``unreachable`` (proved) or ``unknown``; ``witness`` is the smallest input known to reach it and
-    ``decision`` what that would select, in words.
+    ``decision`` what that would select, in words; ``also`` are further inputs that are needed with it.
+    ``grade`` of a mutant: ``caught`` (a test that asserts would fail), ``noticed``, ``survived``, ``equivalent``
+    (proved) or ``unknown``.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Item:
     at_least: int = 1
     needs: tuple[str, ...] = ()
     waiver: str = ""
+    also: tuple[dict[str, Value], ...] = ()
+    grade: str = ""
 
     @property
     def label(self) -> str:
@@ -140,12 +144,16 @@ class TableResults:
     predicates: tuple[Side, ...]
     mismatches: tuple[Mismatch, ...]
     notes: tuple[str, ...]
+    boundaries: tuple[Item, ...] = ()
+    mcdc: tuple[Item, ...] = ()
+    mutants: tuple[Item, ...] = ()
 
     @property
     def totals(self) -> dict[str, Totals]:
         """Totals by measure; of the partitions, the required ones."""
         required = [item for item in self.partitions if item.required]
-        measured = (required, self.rules, self.fallbacks, self.splits, self.regions)
+        paths = (self.rules, self.fallbacks, self.splits, self.regions)
+        measured = (required, *paths, self.boundaries, self.mcdc, self.mutants)
         return {name: count(items) for name, items in zip(MEASURES, measured, strict=True)}
 
 

@@ -22,6 +22,7 @@ from dispatchcov.decide import Decision
 from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
 from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
+from dispatchcov.records import ASSERTS
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
@@ -34,6 +35,7 @@ DEFAULT_DESTINATION = {"json": "dispatchcov.json"}
 RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
 DECISIONS: pytest.StashKey[list[Decision]] = pytest.StashKey()
 BEFORE_CALL: pytest.StashKey[int] = pytest.StashKey()
+TRACE: pytest.StashKey[DispatchTrace] = pytest.StashKey()
 
 
 def report_type(value: str) -> tuple[str, str]:
@@ -238,6 +240,8 @@ def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[Non
             yield
         if name == "call":
             check_markers(item)
+            if session is not None and asserts(item):
+                session.recorder.outcome(ASSERTS + item.nodeid, "passed")
     finally:
         recorder.enter("", "session")
         if session is None and name == "teardown":
@@ -251,6 +255,12 @@ def wants_decisions(item: pytest.Item) -> bool:
     return item.get_closest_marker("dispatch") is not None or "dispatch_trace" in fixtures
 
 
+def asserts(item: pytest.Item) -> bool:
+    """Did ``item``, by a marker or the fixture, assert where its decisions went?"""
+    trace = item.stash.get(TRACE, None)
+    return item.get_closest_marker("dispatch") is not None or (trace is not None and trace.asserted)
+
+
 def trace_for(item: pytest.Item) -> DispatchTrace:
     """The decisions of ``item`` from its setup on, as they come."""
     if DECISIONS not in item.stash:
@@ -262,7 +272,7 @@ def trace_for(item: pytest.Item) -> DispatchTrace:
             item.addfinalizer(recorder.stop)
         recorder.context.raw = item.stash[DECISIONS]
     decisions: list[Decision] = item.stash[DECISIONS]
-    return DispatchTrace(decisions, evidence_of, known_tables)
+    return item.stash.setdefault(TRACE, DispatchTrace(decisions, evidence_of, known_tables))
 
 
 def check_markers(item: pytest.Item) -> None:

@@ -6,12 +6,23 @@ A variant shares rules, kernels and partitions with its table. No decision is ta
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from dispatchcov import expr as ex
 from dispatchcov.formula import ALWAYS, NEVER, Formula, Leaf
 from dispatchcov.parts import Predicate
 from dispatchcov.table import Table
+
+_T = TypeVar("_T")
+
+
+def once(table: Table, make: Callable[[Table], _T]) -> _T:
+    """``make(table)``, made once and kept as long as ``table``."""
+    kept: dict[Any, _T] = vars(table).setdefault("_once", {})
+    if make not in kept:
+        kept[make] = make(table)
+    return kept[make]
 
 
 class Variant:
@@ -46,5 +57,6 @@ def variant(table: Table, predicates: Iterable[Predicate]) -> Table:
     made.predicates = tuple(predicates)
     made.views = {}
     made.code = None
-    vars(made).pop("_spaces", None)
+    for kept in ("_spaces", "_once"):
+        vars(made).pop(kept, None)
     return made

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor
 
 from fp4ops.format import Layout
 from fp4ops.kernels.cpu import gemv, mma_gemv, native
+from fp4ops.machine import TABLE
+from fp4ops.op import matmul_nvfp4
 from fp4ops.quantize import Quantized, dequantize_nvfp4, quantize_rows
 
 
@@ -60,6 +65,23 @@ def random_call(
     a = torch.randn((M, K), generator=generator).to(dtype)
     values = torch.randn(N, generator=generator).to(dtype) if bias else None
     return Call(a, *random_weight(N, K, block_size, seed=seed), values)
+
+
+def run_facts(
+    *, M: int, N: int, K: int, block_size: int, dtype: str, bias: bool, sm: int, native: bool, dequantize: str = "auto"
+) -> None:
+    """Call the operator on the CPU with these facts, one keyword for each variable of the dispatch table, and compare
+    with :func:`reference`: what ``dispatchcov suggest --call fp4ops.testing:run_facts`` writes tests for.
+    """
+    call = random_call(M, N, K, block_size, getattr(torch, dtype), bias)
+    switches = {"FP4OPS_TARGET": f"sm_{sm}", "FP4OPS_NATIVE": str(int(native)), "FP4OPS_DEQUANTIZE": dequantize}
+    with mock.patch.dict(os.environ, switches):
+        result = matmul_nvfp4(*call, block_size=block_size)
+    facts = {"M": M, "N": N, "K": K, "block_size": block_size, "dtype": dtype, "bias": bias, "sm": sm}
+    rule = TABLE.explain(**facts, native=native, dequantize=dequantize)  # type: ignore[arg-type]  # of several types
+    kernel = re.search(r"selected, kernel (\S+)", rule)
+    assert kernel is not None, rule
+    reference(call, kernel[1], block_size).check(result)
 
 
 def reference(call: Call, kernel: str, block_size: int = 16) -> Reference:

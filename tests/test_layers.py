@@ -90,7 +90,7 @@ LEAVES = {
     "formula": set(),
     "records": {"expr", "expr_nodes"},
     "pytest_plugin": {"session", "config", "checks", "errors", "assertions"},
-    "cli": {"commands", "errors", "table_commands"},
+    "cli": {"commands", "errors", "table_commands", "missing_commands"},
 }
 
 

@@ -57,6 +57,9 @@ def _table(results: TableResults) -> dict[str, Any]:
         "splits": [_item(item, "side") for item in results.splits],
         "regions": [_item(item, "region") for item in results.regions],
         "fallbacks": [_item(item, "predicate") for item in results.fallbacks],
+        "boundaries": [_item(item, "side") for item in results.boundaries],
+        "mcdc": [_item(item, "predicate") | {"also": list(item.also)} for item in results.mcdc],
+        "mutants": [mutant(item) for item in results.mutants],
         "mismatches": [_mismatch(mismatch) for mismatch in results.mismatches],
         "notes": list(results.notes),
         "totals": {name: _totals(totals) for name, totals in results.totals.items()},
@@ -87,6 +90,11 @@ def _item(item: Item, detail: str | None, *, partition: bool = False) -> dict[st
         "apart": dict(item.reach.apart),
         "witness": item.witness,
     }
+
+
+def mutant(item: Item) -> dict[str, Any]:
+    """The entry of a mutant."""
+    return _item(item, "change") | {"grade": item.grade}
 
 
 def _side(side: Side) -> dict[str, Any]:

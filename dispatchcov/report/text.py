@@ -5,6 +5,7 @@ totals, the gate.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dispatchcov.gate import Verdict
@@ -50,6 +51,8 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
         yield from _uncovered("regions never entered", results.regions)
         yield from _uncovered("sides of boundaries never met", results.boundaries)
         yield from _uncovered("predicates never shown to decide alone (MC/DC)", results.mcdc)
+        yield from _uncovered("mutants of guards that no decision notices", results.mutants)
+        yield from _grades(results.mutants)
     dead = [item.name for item in results.rules if item.state == "unreachable"]
     if dead:
         yield f"rules that no input reaches, which was proved: {', '.join(dead)}"
@@ -132,6 +135,14 @@ def _uncovered(title: str, items: Sequence[Item]) -> Iterator[str]:
         yield f"    {item.label}:  {witness}"
     if len(missed) > SHOWN:
         yield f"    ... and {len(missed) - SHOWN} more (the JSON report has all)"
+
+
+def _grades(mutants: Sequence[Item]) -> Iterator[str]:
+    counts = Counter(item.grade for item in mutants)
+    if any(item.state in ("missed", "not-run") for item in mutants):
+        noticed = counts["caught"] + counts["noticed"]
+        caught = f"{counts['caught']} by a test that asserts"
+        yield f"mutants noticed: {noticed}, of which {caught}; equivalent: {counts['equivalent']}"
 
 
 def totals_lines(results: Results) -> Iterator[str]:

@@ -47,8 +47,20 @@ predicates never the sole reason of a fallback: 2 of 2
 regions never entered: 2 of 3
     scalar [vec4: not N % 4 == 0]:  N=1 aligned=false dtype=float16
     scalar [vec4: not aligned]:  N=0 aligned=false dtype=float16
+sides of boundaries never met: 2 of 4
+    vec4 [N % 4 == 0: false at N = 1]:  N=1 aligned=true dtype=float16
+    vec4 [aligned: false at aligned = false]:  N=0 aligned=false dtype=float16
+predicates never shown to decide alone (MC/DC): 2 of 2
+    vec4 [N % 4 == 0]:  N=1 aligned=true dtype=float16
+    vec4 [aligned]:  N=0 aligned=false dtype=float16
+mutants of guards that no decision notices: 3 of 7
+    vec4 [N % 4 == 0 -> N % 2 == 0]:  N=2 aligned=true dtype=float16
+    vec4 [N % 4 == 0 dropped]:  N=1 aligned=true dtype=float16
+    vec4 [aligned dropped]:  N=0 aligned=false dtype=float16
+mutants noticed: 4, of which 0 by a test that asserts; equivalent: 0
 
-covered: partitions 1/3 (33.33 %), rules 1/2 (50 %), fallbacks 0/2 (0 %), splits 1/2 (50 %), regions 1/3 (33.33 %)
+covered: partitions 1/3 (33.33 %), rules 1/2 (50 %), fallbacks 0/2 (0 %), splits 1/2 (50 %), regions 1/3 (33.33 %), \
+boundaries 2/4 (50 %), mcdc 0/2 (0 %), mutants 4/7 (57.14 %)
 dispatch gate: FAILED, 2 reasons
   - demo::scale: required partition vec4 [dtype=float32] was not hit
   - demo::scale: required partition ragged was not hit"""

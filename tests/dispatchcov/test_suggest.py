@@ -1,0 +1,111 @@
+"""Suggested tests: they run as written, reach what they say, and leave nothing missed that an input can reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatchcov import load_table, parse_table, store
+from dispatchcov.cli import main
+from dispatchcov.errors import UsageError
+from dispatchcov.results import MEASURES, Results
+from dispatchcov.suggest import render, suggest
+from dispatchcov.table import Table
+from tests.dispatchcov.build import SMALL, data, row
+
+ROOT = Path(__file__).parents[2]
+TABLE = parse_table(SMALL, source="small.toml")
+PLAIN = ("partitions", "rules", "fallbacks", "splits", "regions")
+
+
+def left(of: Table, *given: dict[str, Any]) -> dict[str, list[str]]:
+    """What is missed after ``given``, by measure."""
+    results = Results.of(data(of, *(row(of, test=f"t.py::{i}", **facts) for i, facts in enumerate(given)))).tables[0]
+    found = {name: [item.label for item in getattr(results, name) if item.state == "missed"] for name in MEASURES}
+    return {name: labels for name, labels in found.items() if labels}
+
+
+def suggested(of: Table, *given: dict[str, Any], measures: tuple[str, ...] = MEASURES) -> list[dict[str, Any]]:
+    records = data(of, *(row(of, test=f"t.py::{i}", **facts) for i, facts in enumerate(given)))
+    return [each.facts for each in suggest(Results.of(records).tables[0], records, measures)]
+
+
+def test_nothing_is_left_after_the_suggestions() -> None:
+    given = {"N": 4, "aligned": True, "dtype": "float16"}
+    found = suggested(TABLE, given)
+    assert left(TABLE, given)
+    assert left(TABLE, given, *found) == {}
+    assert all(left(TABLE, given, *(f for f in found if f is not one)) for one in found)
+
+
+def test_only_the_measures_asked_for() -> None:
+    given = {"N": 4, "aligned": True, "dtype": "float16"}
+    assert suggested(TABLE, given, measures=("partitions",)) == [
+        {"N": 0, "aligned": True, "dtype": "float32"},
+        {"N": 1, "aligned": False, "dtype": "float16"},
+    ]
+    with pytest.raises(UsageError, match="unknown measure 'partition'; did you mean 'partitions'"):
+        suggested(TABLE, given, measures=("partition",))
+
+
+def test_the_fp4_table_from_nothing() -> None:
+    of = load_table(ROOT / "tests" / "dispatchcov" / "tables" / "fp4.toml")
+    given = {v.name: v.values[0] if v.values else 64 for v in of.variables}
+    found = suggested(of, given, measures=PLAIN)
+    missed = left(of, given, *found)
+    assert not set(missed) & set(PLAIN)
+    assert len(found) < sum(len(labels) for labels in left(of, given).values()) / 2
+
+
+def test_the_module_runs_as_written(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".toml", small=SMALL)
+    records = data(TABLE, row(TABLE, N=4, aligned=True, dtype="float16"))
+    found = suggest(Results.of(records).tables[0], records)
+    pytester.makepyfile(test_suggested=render(TABLE, found))
+    result = pytester.runpytest_subprocess("--dispatch-report", "--dispatch-table=small.toml")
+    result.assert_outcomes(passed=len(found))
+    text = (pytester.path / "test_suggested.py").read_text()
+    assert "partitions: vec4 [dtype=float32]" in text
+    assert "fallback={'vec4': 'N % 4 == 0'}" in text
+
+
+def test_a_marker_that_would_not_hold_fails(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".toml", small=SMALL)
+    records = data(TABLE, row(TABLE, N=4, aligned=True, dtype="float16"))
+    text = render(TABLE, suggest(Results.of(records).tables[0], records))
+    pytester.makepyfile(
+        test_suggested=text.replace("'N': 1,", "'N': 4,").replace("'aligned': False", "'aligned': True")
+    )
+    assert pytester.runpytest_subprocess().parseoutcomes()["failed"] > 0
+
+
+def test_what_to_call() -> None:
+    assert "from fp4ops.testing import run_facts\n" in render(TABLE, [], "fp4ops.testing:run_facts")
+    for wrong in ("module", "a:b:c", "os:system('x')", "a b:c"):
+        with pytest.raises(UsageError, match="expected MODULE:FUNCTION"):
+            render(TABLE, [], wrong)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["suggest"]) == 1
+    Path("small.toml").write_text(SMALL)
+    store.save(".dispatchcov", data(TABLE, row(TABLE, N=4, aligned=True, dtype="float16")))
+    assert main(["suggest", "--of", "partitions", "-o", "test_it.py"]) == 0
+    assert Path("test_it.py").read_text().count("pytest.param(") == 2
+    assert main(["suggest", "--of", "rules", "--call", "m:f"]) == 0
+    assert "    f(**facts)\n" in capsys.readouterr().out
+
+
+def test_suggestions_run_as_written_on_fp4ops(pytester: pytest.Pytester) -> None:
+    of = load_table(ROOT / "fp4ops" / "dispatch.toml")
+    facts: dict[str, Any] = {v.name: v.values[0] if v.values else 32 for v in of.variables} | {"sm": 90, "M": 1}
+    records = data(of, row(of, **facts))
+    found = suggest(Results.of(records).tables[0], records, ("partitions", "rules", "boundaries"))
+    small = [each for each in found if all(int(each.facts[name]) < 1000 for name in ("M", "N", "K"))]
+    pytester.makepyfile(test_suggested=render(of, small, "fp4ops.testing:run_facts"))
+    pytester.syspathinsert(ROOT)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=len(small))
+    assert len(small) > 8
