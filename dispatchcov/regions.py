@@ -92,6 +92,7 @@ class Space:
         self._boxes = Boxes(table)
         self._search = Search(self._boxes, solving=solving)
         self._asked: dict[tuple[Query, ...], Answer] = {}
+        self._boxes_of: dict[tuple[int | None, Settled], tuple[int, ...]] = {}
         guards = {index for rule in table.rules for index in leaves(rule.guard)}
         self._partial = any(may_divide_by_zero(table.predicates[index].expr) for index in guards)
 
@@ -199,6 +200,10 @@ class Space:
         """An input of a box of :class:`~dispatchcov.boxes.Boxes` of this table, the smallest known, if any is."""
         return self._search.realiser.real(box).facts
 
+    def boxes_of(self, region: Region) -> tuple[int, ...]:
+        """The boxes, of which no two share an input, that make a listed region; empty if it was not listed."""
+        return self._boxes_of.get((region.rule, region.settled), ()) if self.regions else ()
+
     def _summary(self, boxes: list[int]) -> Answer:
         """The answer for the union of ``boxes``, whose inputs are those asked for."""
         if not boxes:
@@ -249,7 +254,8 @@ class Space:
             return self._one_of_each(), False
         ordered = sorted(paths, key=lambda item: len(self.table.rules) if item[0] is None else item[0])
         found = ((rule, settled, boxes, self._summary(boxes)) for rule, settled, boxes in ordered)
-        reached = (each for each in found if each[-1].state != "unreachable")
+        reached = [each for each in found if each[-1].state != "unreachable"]
+        self._boxes_of = {(rule, settled): tuple(boxes) for rule, settled, boxes, _ in reached}
         return tuple(
             Region(index, rule, settled, answer, self._splits(rule, boxes), self.table)
             for index, (rule, settled, boxes, answer) in enumerate(reached)

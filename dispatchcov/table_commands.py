@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dispatchcov import config
 from dispatchcov.errors import UsageError
-from dispatchcov.table import show
+from dispatchcov.table import Table, show
+
+if TYPE_CHECKING:
+    from dispatchcov.regions import Split
+    from dispatchcov.sizes import Size
 
 FINE, ERROR, BELOW = 0, 1, 2
 
@@ -26,6 +32,7 @@ def check(options: argparse.Namespace) -> int:
 def regions(options: argparse.Namespace) -> int:
     """List the regions of a table."""
     from dispatchcov.regions import Space
+    from dispatchcov.sizes import size
 
     table = config.table(options.table)
     space = Space.of(table)
@@ -43,6 +50,8 @@ def regions(options: argparse.Namespace) -> int:
                     "settled": [table.predicates[index].text if index >= 0 else None for index in region.settled],
                     "state": region.state,
                     "witness": region.witness,
+                    "size": _size(size(region)),
+                    "splits": [_split(table, split) for split in region.splits],
                 }
                 for region in space.regions
             ],
@@ -52,8 +61,28 @@ def regions(options: argparse.Namespace) -> int:
     lines = [f"{table.op}: {len(space.regions)} regions"]
     for region in space.regions:
         witness = show(region.witness) if region.witness is not None else f"no input known ({region.state})"
+        extent = size(region)
         lines.append(f"{region.index:4}  {region.name}\n      {witness}")
+        lines += [f"      {extent.label}"] if extent else []
+        lines += [f"      split {line}" for split in region.splits for line in _sides(table, split)]
     return write(options.output, "\n".join([*lines, *(f"note: {note}" for note in space.notes)]))
+
+
+def _size(found: Size | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    return {"class": found.label, "count": found.count, "unbounded": list(found.unbounded), "exact": found.exact}
+
+
+def _split(table: Table, split: Split) -> dict[str, object]:
+    sides = {"true": split.true.witness, "false": split.false.witness}
+    return {"predicate": table.predicates[split.predicate].text, **sides}
+
+
+def _sides(table: Table, split: Split) -> Iterator[str]:
+    for name, answer in (("true", split.true), ("false", split.false)):
+        witness = show(answer.witness) if answer.witness is not None else answer.state
+        yield f"{table.predicates[split.predicate].text} {name}: {witness}"
 
 
 def write(path: str | None, text: str) -> int:
