@@ -1,6 +1,6 @@
 # make demo   install what is needed and run the fp4ops suite on the CPU under --dispatch-report
 # make test   install what is needed and run all tests
-# make lint   ruff and mypy --strict
+# make lint   ruff, mypy --strict, faults of the dispatch table
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -19,6 +19,7 @@ lint: $(VENV)/linters
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/dispatchcov check fp4ops/dispatch.toml
 
 bench: $(VENV)/installed
 	$(BIN)/dispatchcov bench
