@@ -116,7 +116,11 @@ def fresh(data: Data, file: str, current: Mapping[str, Table], sources: Mapping[
             kept.append(row)
     texts = tuple(f"{file} is stale, {count} decisions count for nothing: {why}" for why, count in notes.items())
     digests = {row.digest for row in kept}
-    tables = tuple(table for table in data.tables if table.digest in digests)
+    tables = tuple(
+        replace(table, source=current[table.op].source) if table.op in current else table
+        for table in data.tables
+        if table.digest in digests
+    )
     shards = tuple(replace(shard, notes=texts) for shard in data.shards)  # what else is noted was told when it was new
     return Data(tables, shards, tuple(kept), data.outcomes)
 
