@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchcov import expr as ex
@@ -17,7 +18,6 @@ from dispatchcov.cases import Cases
 from dispatchcov.domain import bits, rank, size
 from dispatchcov.expr import Value
 from dispatchcov.found import Found
-from dispatchcov.smt import available
 from dispatchcov.table import Predicate, Variable
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ TRIES = 1_500
 BUDGET = 300_000
 POOL = 600
 Candidates: TypeAlias = list[tuple[int, Value]]
+
+
+def available() -> bool:
+    """Is z3 installed?"""
+    return find_spec("z3") is not None
 
 
 class Realiser:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from dispatchcov.domain import rank, size
@@ -26,11 +25,6 @@ TOTAL_SECONDS = 60.0
 WIDEST = 96
 TRIED = 1 << 16
 Build: TypeAlias = Callable[["Encoding"], list[Any]]
-
-
-def available() -> bool:
-    """Is z3 installed?"""
-    return find_spec("z3") is not None
 
 
 class Encoding:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from dispatchcov import cases, load_table, parse_table, smt
+from dispatchcov import cases, load_table, parse_table, realise, smt
 from dispatchcov import expr as ex
 from dispatchcov.check import check
 from dispatchcov.decide import path
@@ -25,7 +25,7 @@ from tests.dispatchcov.random_tables import decisions, tables, tried
 from tests.dispatchcov.test_cases import table as of_guards
 from tests.dispatchcov.test_regions import answers, groups
 
-pytestmark = pytest.mark.skipif(not smt.available(), reason="needs z3")
+pytestmark = pytest.mark.skipif(not realise.available(), reason="needs z3")
 SLOW = settings(max_examples=12, deadline=None)
 FP4 = Path(__file__).parents[2] / "fp4ops" / "dispatch.toml"
 
