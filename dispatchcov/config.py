@@ -71,7 +71,7 @@ def _from_file(file: Path) -> Mapping[str, Any]:
     values = document.get("tool", {}).get("dispatchcov", {})
     if not isinstance(values, dict):
         raise UsageError(f"{file}: expected [tool.dispatchcov] to be a table, got {values!r}")
-    return values
+    return {key: _placed(file.parent, key, value) for key, value in values.items()}
 
 
 PATHS = ("table", "data", "trace", "stored")

@@ -22,7 +22,8 @@ def test_defaults_without_a_file(tmp_path: Path) -> None:
     assert config.read(tmp_path, {}, {}) == Settings()
 
 
-def test_file_then_environment_then_arguments(tmp_path: Path) -> None:
+def test_file_then_environment_then_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     project(tmp_path, 'fail_under = 50\nrequire = ["a"]\ndata = "file"\nappend = true')
     environ = {"DISPATCHCOV_FAIL_UNDER": "60", "DISPATCHCOV_REQUIRE": "b, c", "DISPATCHCOV_RUN": "x"}
     found = config.read(tmp_path, {"fail_under": "70", "require": None}, environ)

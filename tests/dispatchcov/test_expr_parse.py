@@ -76,7 +76,7 @@ def test_everything_else_is_refused(text: str) -> None:
         ("abs(M) == 1", "the only calls are min, max, ceildiv: 'abs(M)' in 'abs(M) == 1'" + HEAD),
         ("M / 2 == 1", "'/' gives a fraction; write '//' or '%': 'M / 2' in 'M / 2 == 1'" + HEAD),
         ("M == 1.5", "a float is not in the language: '1.5' in 'M == 1.5'" + HEAD),
-        ("M.real == 1", "Attribute is not in the language: 'M.real' in 'M.real == 1'" + HEAD),
+        ("M.real == 1", "an attribute is not in the language: 'M.real' in 'M.real == 1'" + HEAD),
         ("M in []", "'in' is followed by a list of constants, as in [16, 32]: '[]' in 'M in []'" + HEAD),
         ("M in [N]", "'in' is followed by constants: 'N' in 'M in [N]'" + HEAD),
         ("M is 1", "compare with == != < <= > >= in, not in: 'M is 1' in 'M is 1'" + HEAD),

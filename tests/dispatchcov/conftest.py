@@ -1,0 +1,11 @@
+"""Whole pytest runs inside this process put back what was imported before them: ours must not be imported twice."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import dispatchcov
+
+for found in pkgutil.walk_packages(dispatchcov.__path__, "dispatchcov."):
+    importlib.import_module(found.name)
