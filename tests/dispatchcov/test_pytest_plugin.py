@@ -281,7 +281,7 @@ def test_paths_in_pyproject_are_from_its_folder(project: pytest.Pytester, monkey
     project.makepyfile(test_scale="def test(): pass")
     deep = project.mkdir("deep")
     monkeypatch.chdir(deep)
-    result = run(project, "..")
+    result = run(project, "../test_scale.py")
     result.stdout.fnmatch_lines(["*demo::scale: no decision was recorded"])
     assert (project.path / "kept").exists()
 
