@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from dispatchcov.gate import Limits, Verdict, judge
     from dispatchcov.load import load_table, parse_table
     from dispatchcov.observers.evidence import observe
-    from dispatchcov.recorder import Recorder, checked, record, warm_up
+    from dispatchcov.recorder import Recorder
+    from dispatchcov.recording import checked, record, warm_up
     from dispatchcov.results import Results
     from dispatchcov.table import Table
 
@@ -53,13 +54,13 @@ _HOME = {
     "TableError": "errors",
     "UsageError": "errors",
     "Verdict": "gate",
-    "checked": "recorder",
+    "checked": "recording",
     "judge": "gate",
     "load_table": "load",
     "observe": "observers.evidence",
     "parse_table": "load",
-    "record": "recorder",
-    "warm_up": "recorder",
+    "record": "recording",
+    "warm_up": "recording",
 }
 
 __all__ = [

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from dispatchcov.recorder import checked
+from dispatchcov.recording import checked
 
 COMPARISONS = {
     "torch.testing": ("assert_close", "assert_allclose"),

@@ -11,9 +11,10 @@ import contextlib
 import functools
 import os
 import platform
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -109,6 +110,9 @@ class Recording(Protocol):
     def judged(self, view: View) -> View: ...
 
 
+# Between two calls no other thread runs and no signal is handled, if there is a global interpreter lock.
+_ONE_AT_A_TIME: bool = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+
 _views: weakref.WeakSet[View] = weakref.WeakSet()
 _active: Recording | None = None
 _lock = threading.RLock()
@@ -143,7 +147,8 @@ class View:
 
     :meth:`of` makes it, under the lock of :func:`activate`: a view knows which recorder is on from its first decision.
     ``vector`` gives the outcomes of all predicates for facts in the order of the table's variables, ``hardware`` those
-    of them that are hardware; ``ranged`` are the positions of the integers that do not list their values.
+    of them that are hardware, ``extend`` widens bounds; ``ranged`` are the positions of the integers that do not list
+    their values. A view that is bound counts decisions for known cells by itself, all others through the recorder.
     """
 
     def __init__(self, table: Table, machine: str) -> None:
@@ -158,22 +163,40 @@ class View:
         self.decide.__qualname__ = self.decide.__name__ = f"decide[{table.op}]"
         self.vector: Callable[[tuple[Value, ...]], int] = names["_vector"]
         self.hardware: Callable[[tuple[Value, ...]], tuple[Value, ...]] = names["_hardware"]
-        self.locate: Callable[[tuple[Value, ...], dict[Any, Any]], tuple[Any, bool]] = names["_locate"]
         self.extend: Callable[[list[Any], list[Any], tuple[Value, ...]], None] = names["_extend"]
         self.ranged = tuple(table.names.index(name) for name in generate.ranged(table))
-        self.memo: dict[tuple[Value, ...], Any] = {}
-        self.cells: dict[tuple[Value, ...], Any] = {}
-        self.context: object = None
+        self.recorder: Recording | None = None
+        names["_Decision"] = Decision
         _views.add(self)
         self.send(_active)
 
     def send(self, recorder: Recording | None) -> None:
         """Hand every decision to ``recorder`` from now on, or to none."""
-        unrecorded = self._names["_unrecorded"]
-        self._names["_record"] = (
-            unrecorded if recorder is None else functools.partial(recorder.note, recorder.judged(self))
-        )
-        self._names["_on"] = recorder is not None
+        names = self._names
+        self.unbind()
+        self.recorder = recorder
+        if recorder is None:
+            names["_record"], names["_note"] = names["_chain"], names["_unrecorded"]
+        else:
+            view = recorder.judged(self)
+            names["_note"] = functools.partial(recorder.note, self)
+            names["_record"] = view._names["_count"] if _ONE_AT_A_TIME else view.note
+        names["_on"] = recorder is not None
+
+    def bind(self, cells: Mapping[tuple[Value, ...], Any], counts: Sequence[int], kind: type[Decision]) -> None:
+        """Count decisions for plain ``cells`` in ``counts`` from now on, each a ``kind``; the recorder sees the rest."""
+        self._names["_counts"] = counts
+        self._names["_Decision"] = kind
+        self._names["_cells"] = cells
+
+    def unbind(self) -> None:
+        """Count nothing without the recorder."""
+        self._names["_cells"] = {}
+
+    def note(self, *facts: Value) -> Decision:
+        """Have the recorder count a decision for ``facts``."""
+        decision: Decision = self._names["_note"](facts)
+        return decision
 
     @staticmethod
     def of(table: Table, machine: str) -> View:

@@ -21,18 +21,14 @@ if TYPE_CHECKING:
 MAX_REMEMBERED = 1 << 16
 
 
-class Bits(dict[Value, int]):
-    """Outcomes of the predicates over one variable, by its value; the first 65,536 values are remembered."""
-
-    def __init__(self, compute: Callable[[Value], int]) -> None:
-        super().__init__()
-        self._compute = compute
-
-    def __missing__(self, value: Value) -> int:
-        bits = self._compute(value)
-        if len(self) < MAX_REMEMBERED:
-            self[value] = bits
-        return bits
+def remembered(bits: dict[Value, int], compute: Callable[[Value], int], value: Value) -> int:
+    """``compute(value)``, kept in ``bits`` for the first 65,536 values."""
+    found = bits.get(value)
+    if found is None:
+        found = compute(value)
+        if len(bits) < MAX_REMEMBERED:
+            bits[value] = found
+    return found
 
 
 def compiled(table: Table) -> CodeType:
@@ -45,40 +41,46 @@ def namespace(
 ) -> dict[str, Any]:
     """All that the source may name: ``decisions`` are what each rule gives, ``untotal`` makes the error for no rule.
 
-    It decides without recording until ``_on`` is true; then ``_record`` gets the facts.
+    It decides without recording until ``_on`` is true; then ``_record``, the ``_count`` of a view, gets the facts.
+    ``_note`` counts what ``_count`` cannot, and ``_cells``, ``_counts`` and ``_Decision`` are what it counts with.
     """
     return {
         "__builtins__": {},
         "__name__": "dispatchcov.generated",
         "min": min,
         "max": max,
-        "_Bits": Bits,
+        "_KeyError": KeyError,
+        "_TypeError": TypeError,
         "_Untotal": FactsError,
         "_Zero": ZeroDivisionError,
+        "_cells": {},
+        "_new": object.__new__,
         "_on": False,
+        "_remembered": remembered,
         "_untotal": untotal,
         **{f"_rule{index}": decision for index, decision in enumerate(decisions)},
     }
 
 
 def source(table: Table) -> str:
-    """The source of the functions of a view; ``_unrecorded`` is what ``_record`` is while nothing records.
+    """The source of the functions of a view; ``_record`` is ``_chain``, ``_note`` is ``_unrecorded`` without a recorder.
 
-    ``_decide`` takes keyword facts and ``_chain`` positional ones. ``_vector`` joins the outcomes of all predicates:
-    those over one variable are remembered by its value in ``_bits_<variable>``, where the bit after the last
-    predicate says that the value is outside its domain. ``_locate`` finds the cell of facts and says whether they are
-    inside its bounds; ``_extend`` widens the bounds. ``_hardware`` gives the values of the hardware variables.
+    ``_decide`` takes keyword facts, ``_chain`` and ``_count`` positional ones. ``_vector`` joins the outcomes of all
+    predicates: those over one variable are remembered by its value in ``_bits_<variable>``, where the bit after the
+    last predicate says that the value is outside its domain. ``_count`` counts facts that are inside the bounds of a
+    plain cell and hands all others to ``_note``; ``_extend`` widens the bounds. ``_hardware`` gives the values of the
+    hardware variables.
     """
     facts = ", ".join(table.names)
     hardware = "".join(f"{name}, " for name in table.hardware)
     chain, total = _chain(table, f"({facts},)")
-    vector = _vector(table, facts, total)
-    lines = [f"def _decide(*, {facts}):", f"    if _on: return _record(({facts},))", *chain]
-    lines += [f"def _chain({facts}):", *chain]
-    lines += ["def _unrecorded(_facts): return _chain(*_facts)", "_record = _unrecorded"]
-    lines += ["def _vector(_facts):", *vector, "    return _v"]
+    lines = [f"def _decide(*, {facts}):", f"    if _on: return _record({facts})", *chain]
+    lines += [f"def _chain({facts}):", *chain, "def _unrecorded(_facts): return _chain(*_facts)"]
+    lines += ["def _vector(_facts):", f"    {facts}, = _facts", *_raise_first(table, facts, total)]
+    remembered = (f"_remembered(_bits_{name}, _outcomes_{name}, {name})" for name in table.names)
+    lines += [f"    _v = {' | '.join(remembered)}", *_several(table), "    return _v"]
     lines += ["def _hardware(_facts):", f"    {facts}, = _facts", f"    return ({hardware})"]
-    lines += _locate(table, vector, hardware) + _extend(table, facts)
+    lines += [*_count(table, facts, hardware, total), *_extend(table, facts)]
     for variable in table.variables:
         lines += _outcomes(table, variable)
     return "\n".join([*lines, ""])
@@ -105,13 +107,16 @@ def _condition(formula: Formula, table: Table) -> str:
     return word.join(f"({_condition(part, table)})" for part in formula.operands) or str(word == " and ")
 
 
-def _vector(table: Table, facts: str, total: bool) -> list[str]:
-    """Sets ``_v``. Where a predicate may divide by zero, the chain goes first: it raises what ``_decide`` would."""
-    lines = [f"    {facts}, = _facts"]
-    if any(may_divide_by_zero(predicate.expr) for predicate in table.predicates):
-        lines += ["    _chain(*_facts)"] if total else ["    try: _chain(*_facts)", "    except _Untotal: pass"]
-    lines.append("    _v = " + " | ".join(f"_bits_{name}[{name}]" for name in table.names))
-    return lines + _tests(predicate for predicate in table.predicates if len(predicate.reads) != 1)
+def _raise_first(table: Table, facts: str, total: bool) -> list[str]:
+    """Where a predicate may divide by zero, the chain goes first: it raises what ``_decide`` would."""
+    if not any(may_divide_by_zero(predicate.expr) for predicate in table.predicates):
+        return []
+    return [f"    _chain({facts})"] if total else [f"    try: _chain({facts})", "    except _Untotal: pass"]
+
+
+def _several(table: Table) -> list[str]:
+    """Adds to ``_v`` the bits of the predicates that do not read just one variable."""
+    return _tests(predicate for predicate in table.predicates if len(predicate.reads) != 1)
 
 
 def _tests(predicates: Iterable[Predicate]) -> list[str]:
@@ -131,13 +136,20 @@ def ranged(table: Table) -> tuple[str, ...]:
     return tuple(variable.name for variable in table.variables if variable.type == "int" and not variable.values)
 
 
-def _locate(table: Table, vector: list[str], hardware: str) -> list[str]:
-    lines = ["def _locate(_facts, _cells):", *vector, f"    _cell = _cells.get((_v, {hardware}))"]
-    lines.append("    if _cell is None: return None, False")
+def _count(table: Table, facts: str, hardware: str, total: bool) -> list[str]:
+    """From the look-up of the cell to its count there is no call, so no other thread can close the cell between."""
+    lines = [f"def _count({facts}):", *_raise_first(table, facts, total)]
+    lines += [f"    _facts = ({facts},)", "    _decision = _new(_Decision)", "    _decision.values = _facts"]
+    body = ["_v = " + " | ".join(f"_bits_{name}[{name}]" for name in table.names)]
+    body += [line.removeprefix("    ") for line in _several(table)]
+    body += [f"_cell = _cells[_v, {hardware}]" if hardware else "_cell = _cells[_v,]"]
     if ranged(table):
-        lines.append(f"    {', '.join(f'_low_{name}, _high_{name}' for name in ranged(table))}, = _cell.bounds")
-    inside = " and ".join(f"_low_{name} <= {name} <= _high_{name}" for name in ranged(table)) or "True"
-    return [*lines, f"    return _cell, {inside}"]
+        body.append(f"{', '.join(f'_low_{name}, _high_{name}' for name in ranged(table))}, = _cell.bounds")
+    inside = "".join(f" and _low_{name} <= {name} <= _high_{name}" for name in ranged(table))
+    body += [f"if _cell.plain{inside}:", "    _counts[_cell.slot] += 1", "    _decision.cell = _cell"]
+    body += ["    return _decision"]
+    lines += ["    try:", *(f"        {line}" for line in body), "    except (_KeyError, _TypeError): pass"]
+    return [*lines, "    return _note(_facts)"]
 
 
 def _extend(table: Table, facts: str) -> list[str]:
@@ -156,7 +168,7 @@ def _outcomes(table: Table, variable: Variable) -> list[str]:
     lines = [f"def _outcomes_{name}({name}):", "    _v = 0", *_tests(own)]
     if domain:
         lines.append(f"    if not ({domain}): _v |= {1 << len(table.predicates)}")
-    return [*lines, "    return _v", f"_bits_{name} = _Bits(_outcomes_{name})"]
+    return [*lines, "    return _v", f"_bits_{name} = {{}}"]
 
 
 def _domain(variable: Variable) -> str:

@@ -270,7 +270,7 @@ def trace_for(item: pytest.Item) -> DispatchTrace:
             recorder = Recorder(None).start()
             recorder.enter(item.nodeid, "call")
             item.addfinalizer(recorder.stop)
-        recorder.context.raw = item.stash[DECISIONS]
+        recorder.list_in(item.stash[DECISIONS])
     decisions: list[Decision] = item.stash[DECISIONS]
     return item.stash.setdefault(TRACE, DispatchTrace(decisions, evidence_of, known_tables))
 

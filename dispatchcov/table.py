@@ -70,7 +70,7 @@ class Table:
         self.decide: Callable[..., Decision] = View.of(self, DEFAULT_MACHINE).decide
         _tables[id(self)] = self
         if "DISPATCHCOV_RUN" in os.environ:
-            from dispatchcov.recorder import autostart
+            from dispatchcov.recording import autostart
 
             autostart()
 

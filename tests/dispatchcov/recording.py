@@ -38,7 +38,8 @@ kernel = "Narrow"
 
 PRELUDE = """
 import json, os, random, signal, sys, threading, time
-from dispatchcov.recorder import Recorder, record, checked
+from dispatchcov.recorder import Recorder
+from dispatchcov.recording import record, checked
 from tests.dispatchcov.recording import demo, facts
 """
 

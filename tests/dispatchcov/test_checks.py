@@ -10,7 +10,8 @@ import torch
 
 from dispatchcov import checks
 from dispatchcov.load import parse_table
-from dispatchcov.recorder import CHECKED, RecordedDecision, Recorder, checked
+from dispatchcov.recorder import CHECKED, RecordedDecision, Recorder
+from dispatchcov.recording import checked
 from tests.dispatchcov.build import SMALL
 
 TABLE = parse_table(SMALL)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from dispatchcov import expr as ex
 from dispatchcov.decide import outside, select
 from dispatchcov.errors import FactsError
-from dispatchcov.expr import Expr, Facts
-from dispatchcov.generate import MAX_REMEMBERED, Bits, compiled, ranged, source
+from dispatchcov.expr import Expr, Facts, Value
+from dispatchcov.generate import MAX_REMEMBERED, compiled, ranged, remembered, source
 from dispatchcov.load import parse_table
+from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
 from tests.dispatchcov.expressions import FACTS, tables
 from tests.dispatchcov.small_table import SMALL, changed
@@ -104,14 +105,14 @@ def test_remembered_outcomes_are_bounded() -> None:
         asked.append(value)
         return 7
 
-    bits = Bits(compute)
-    assert [bits[1], bits[1], bits[2]] == [7, 7, 7]
+    bits: dict[Value, int] = {}
+    assert [remembered(bits, compute, value) for value in (1, 1, 2)] == [7, 7, 7]
     assert asked == [1, 2]
     for value in range(MAX_REMEMBERED + 10):
-        bits[value]
+        remembered(bits, compute, value)
     assert len(bits) == MAX_REMEMBERED
     with pytest.raises(TypeError):
-        bits[[]]  # type: ignore[index]
+        remembered(bits, compute, [])  # type: ignore[arg-type]
 
 
 def codes(code: types.CodeType) -> list[types.CodeType]:
@@ -182,28 +183,34 @@ def test_the_source_of_a_small_table() -> None:
         source(table)
         == """\
 def _decide(*, N, x):
-    if _on: return _record((N, x,))
+    if _on: return _record(N, x)
     if (N % 4 == 0) or (not (x)): return _rule0
     return _rule1
 def _chain(N, x):
     if (N % 4 == 0) or (not (x)): return _rule0
     return _rule1
 def _unrecorded(_facts): return _chain(*_facts)
-_record = _unrecorded
 def _vector(_facts):
     N, x, = _facts
-    _v = _bits_N[N] | _bits_x[x]
+    _v = _remembered(_bits_N, _outcomes_N, N) | _remembered(_bits_x, _outcomes_x, x)
     return _v
 def _hardware(_facts):
     N, x, = _facts
     return (x, )
-def _locate(_facts, _cells):
-    N, x, = _facts
-    _v = _bits_N[N] | _bits_x[x]
-    _cell = _cells.get((_v, x, ))
-    if _cell is None: return None, False
-    _low_N, _high_N, = _cell.bounds
-    return _cell, _low_N <= N <= _high_N
+def _count(N, x):
+    _facts = (N, x,)
+    _decision = _new(_Decision)
+    _decision.values = _facts
+    try:
+        _v = _bits_N[N] | _bits_x[x]
+        _cell = _cells[_v, x, ]
+        _low_N, _high_N, = _cell.bounds
+        if _cell.plain and _low_N <= N <= _high_N:
+            _counts[_cell.slot] += 1
+            _decision.cell = _cell
+            return _decision
+    except (_KeyError, _TypeError): pass
+    return _note(_facts)
 def _extend(_bounds, _extremes, _facts):
     N, x, = _facts
     if N < _bounds[0]: _bounds[0] = N; _extremes[0] = _facts
@@ -213,13 +220,13 @@ def _outcomes_N(N):
     if N % 4 == 0: _v |= 1
     if not (0 <= N): _v |= 4
     return _v
-_bits_N = _Bits(_outcomes_N)
+_bits_N = {}
 def _outcomes_x(x):
     _v = 0
     if x: _v |= 2
     if not (x in (False, True)): _v |= 4
     return _v
-_bits_x = _Bits(_outcomes_x)
+_bits_x = {}
 """
     )
 
@@ -229,11 +236,23 @@ def test_a_table_without_ranges_or_hardware() -> None:
     text = head + '[[kernel]]\nname = "k"\n[[rule]]\nname = "a"\nkernel = "k"\n'
     view = parse_table(text).on(MACHINE)
 
-    class Cell:
-        bounds: tuple[int, ...] = ()
-
-    cell = Cell()
     assert view.hardware((True,)) == ()
-    assert view.locate((True,), {(0,): cell}) == (cell, True)
-    assert view.locate((True,), {}) == (None, False)
     view.extend([], [], (True,))
+    with Recorder(None) as recorder:
+        for _ in range(3):
+            view.decide(b=True)
+        (cell,) = recorder.context.cells
+        assert recorder.counts[cell.slot] == 3
+
+
+@EACH
+@given(tables())
+def test_nothing_can_come_between_the_look_up_of_a_cell_and_its_count(made: tuple[Table, list[Expr]]) -> None:
+    table, _ = made
+    code = table.on(MACHINE).decide.__globals__["_count"].__code__
+    steps = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    start = next(i for i, step in enumerate(steps) if step == ("LOAD_GLOBAL", "_cells"))
+    counted = next(i for i in range(start, len(steps)) if steps[i][0] == "STORE_SUBSCR")
+    between = {name for name, _ in steps[start:counted]}
+    assert "BINARY_SUBSCR" in between or "BINARY_OP" in between
+    assert not any(name.startswith(("CALL", "PRECALL", "JUMP_BACKWARD", "RESUME")) for name in between), between

@@ -17,9 +17,13 @@ from typing import Any
 import pytest
 
 from dispatchcov import decide, store
+from dispatchcov.cells import Cell
 from dispatchcov.errors import DataError, FactsError, UsageError
+from dispatchcov.generate import MAX_REMEMBERED
+from dispatchcov.journal import Journal
 from dispatchcov.load import parse_table
-from dispatchcov.recorder import MEMO, OBSERVED, RecordedDecision, Recorder, active, checked, record
+from dispatchcov.recorder import OBSERVED, RecordedDecision, Recorder, active
+from dispatchcov.recording import checked, record
 from dispatchcov.shard import COUNTS, SLOTS, WIDTH
 from dispatchcov.shard_read import read_shard
 from tests.dispatchcov.recording import TEXT, demo, facts, recorded, run_script, totals
@@ -121,6 +125,54 @@ def test_a_launch_that_returns_after_its_test_counts_for_the_test_that_is_on(dat
         assert totals(recorded(data_file).rows) == {("a", "call"): (1, 0, 0, 0), ("b", "call"): (0, 1, 1, 0)}
 
 
+def test_a_cell_is_checked_again_after_it_was_checked(data_file: str) -> None:
+    table = demo()
+    with Recorder(data_file):
+        for _ in range(3):
+            for _ in range(4):
+                table.decide(**facts())
+            checked()
+        table.decide(**facts())
+    assert totals(recorded(data_file).rows) == {("", "run"): (13, 0, 0, 12)}
+
+
+def test_decisions_are_listed_from_the_moment_on_that_someone_asks(data_file: str) -> None:
+    table = demo()
+    decisions: list[decide.Decision] = []
+    with Recorder(data_file) as recorder:
+        for _ in range(4):
+            table.decide(**facts())
+        recorder.list_in(decisions)
+        for n in (8, 16, 8):
+            table.decide(**facts(N=n))
+        recorder.enter("t", "call")
+        table.decide(**facts())
+    assert [decision.facts for decision in decisions] == [facts(), facts(N=16), facts()]
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["without a lock", "under the lock"])
+def test_known_facts_do_not_reach_the_recorder(data_file: str, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    monkeypatch.setattr(decide, "_ONE_AT_A_TIME", alone)
+    noted = []
+    note = Recorder.note
+
+    def noting(recorder: Recorder, view: decide.View, values: tuple[Any, ...]) -> RecordedDecision:
+        noted.append(values)
+        return note(recorder, view, values)
+
+    monkeypatch.setattr(Recorder, "note", noting)
+    table = demo()
+    with Recorder(data_file):
+        for n in (400, 4, 1000, 8, 8, 2000, 2000, 12):
+            table.decide(**facts(N=n))
+    new = [400, 4, 1000, 8, 2000, 12]
+    # 8 and 12 are inside the bounds, but their predicates have not been evaluated before
+    assert [values[0] for values in noted] == (new if alone else [400, 4, 1000, 8, 8, 2000, 2000, 12])
+    assert sum(row.selected for row in recorded(data_file).rows) == 8
+    inputs = {values[0] for row in recorded(data_file).rows for values in row.inputs}
+    assert inputs == {400, 4, 1000, 2000}
+
+
 def test_a_launch_that_returns_after_the_recorder_stopped_is_not_counted(data_file: str) -> None:
     with Recorder(data_file):
         decision = demo().decide(**facts())
@@ -133,7 +185,7 @@ def test_a_launch_that_returns_after_the_recorder_stopped_is_not_counted(data_fi
 
 def test_more_different_facts_than_are_remembered(data_file: str) -> None:
     table = demo()
-    numbers = range(0, 4 * 3 * MEMO, 4)
+    numbers = range(0, 4 * (MAX_REMEMBERED + 1000), 4)
     with Recorder(data_file):
         for n in (*numbers, *numbers):
             table.decide(**facts(N=n))
@@ -314,7 +366,7 @@ def test_a_decision_that_comes_late_is_decided_but_not_written(data_file: str) -
     table = demo()
     with Recorder(data_file) as recorder:
         late: Callable[..., Any] = table.on("m").decide.__globals__["_record"]
-    assert late((8, True, "float16", 90)).rule == "wide"
+    assert late(8, True, "float16", 90).rule == "wide"
     assert recorded(data_file).rows == ()
     assert len(store.shards_beside(data_file)) == 1
     assert recorder.lost == ""
@@ -341,7 +393,9 @@ def test_memory_does_not_grow_with_decisions_tests_and_facts() -> None:
 # --- threads and processes --------------------------------------------------------------------------------------------
 
 
-def test_threads_count_exactly(data_file: str) -> None:
+@pytest.mark.parametrize("alone", [True, False], ids=["without a lock", "under the lock"])
+def test_threads_count_exactly(data_file: str, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    monkeypatch.setattr(decide, "_ONE_AT_A_TIME", alone)
     table = demo()
     threads, each = 8, 4000
     interval = sys.getswitchinterval()
@@ -374,6 +428,40 @@ def test_threads_count_exactly(data_file: str) -> None:
     wide = sum((i * 7 + seed) % 9000 % 4 == 0 and i % 3 == 0 for seed in range(threads) for i in range(each))
     assert table_rule == {0: wide, 1: threads * each - wide}
     assert tests > 1
+
+
+@pytest.mark.parametrize("file", [True, False], ids=["mapped", "in memory"])
+def test_a_decision_while_the_array_grows_is_counted(
+    data_file: str, monkeypatch: pytest.MonkeyPatch, file: bool
+) -> None:
+    """Another thread decides after the array has been replaced and before the recorder lets go of its lock."""
+    table = demo()
+    grown, decided = threading.Event(), threading.Event()
+    place = Journal.place
+
+    def slow(journal: Journal, cell: Cell) -> None:
+        before = len(journal.counts)
+        place(journal, cell)
+        if len(journal.counts) != before and not grown.is_set():
+            grown.set()
+            decided.wait(0.3)
+
+    def work() -> None:
+        grown.wait()
+        table.decide(**facts())
+        decided.set()
+
+    monkeypatch.setattr(Journal, "place", slow)
+    with Recorder(data_file if file else None) as recorder:
+        worker = threading.Thread(target=work)
+        worker.start()
+        for sm in range(90, 91 + SLOTS):
+            table.decide(**facts(sm=sm))
+        table.decide(**facts())
+        grown.set()
+        worker.join()
+        kept = {cell.hardware[0]: recorder.counts[cell.slot] for cell in recorder.context.cells}
+    assert kept == {**dict.fromkeys(range(91, 91 + SLOTS), 1), 90: 3}
 
 
 def test_two_recorders_in_two_threads_do_not_mix(data_file: str, tmp_path: Path) -> None:
@@ -589,7 +677,7 @@ def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> Non
 
 def at_each_line(action: Callable[[], object], visit: Callable[[], None]) -> None:
     """Call ``visit`` before each line of recorder and shard that ``action`` runs."""
-    files = {sys.modules[f"dispatchcov.{name}"].__file__ for name in ("recorder", "shard")}
+    files = {sys.modules[f"dispatchcov.{name}"].__file__ for name in ("cells", "journal", "recorder", "shard")}
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in files:
@@ -731,7 +819,7 @@ def test_a_full_disk_that_recovers_loses_nothing(data_file: str, monkeypatch: py
         recorder.enter("after", "call")
         table.decide(**facts())
         assert recorder.lost == ""
-        assert len(recorder._free) > SLOTS - 3
+        assert len(recorder.journal.free) > SLOTS - 3
     expected = {(f"full{test}", "call"): (test + 1, test + 1, 0, 0) for test in range(50)}
     expected |= {("before", "call"): (1, 0, 0, 0), ("after", "call"): (1, 0, 0, 0)}
     data = recorded(data_file)

@@ -5,6 +5,7 @@ import pytest
 from dispatchcov.errors import TableError
 from dispatchcov.expr import Value
 from dispatchcov.load import parse_table
+from dispatchcov.recorder import RecordedDecision
 from dispatchcov.table import Variable
 from tests.dispatchcov.small_table import SMALL, changed
 
@@ -113,7 +114,25 @@ def test_names_that_cannot_be_declared(name: str) -> None:
 
 GENERATED = [
     *["v", "cell", "cells", "facts", "bounds", "extremes", "low_N", "high_N", "on", "chain", "decide", "vector"],
-    *["hardware", "locate", "extend", "record", "untotal", "rule0", "bits_N", "outcomes_N", "self", "cls", "args"],
+    *[
+        "hardware",
+        "count",
+        "counts",
+        "note",
+        "new",
+        "remembered",
+        "Decision",
+        "decision",
+        "extend",
+        "record",
+        "untotal",
+        "rule0",
+        "bits_N",
+        "outcomes_N",
+        "self",
+        "cls",
+        "args",
+    ],
     *["kwargs", "table", "view", "type", "match", "case", "print", "len", "eval", "exec", "ZeroDivisionError"],
     *["FactsError", "Exception", "bool", "int", "str", "compile", "globals", "builtins", "value", "values", "source"],
     *["names", "kernel", "K", "true"],
@@ -138,10 +157,16 @@ def test_no_name_collides_with_one_of_generated_code() -> None:
     class Cell:
         def __init__(self) -> None:
             self.bounds = [values[place] for place in view.ranged for _ in range(2)]
+            self.plain = True
+            self.slot = 2
 
     cell = Cell()
-    cells = {(view.vector(values), 80): cell}
-    assert view.locate(values, cells) == (cell, True)
+    cells: dict[tuple[Value, ...], Cell] = {(view.vector(values), 80): cell}
+    counts = [0] * 4
+    view.bind(cells, counts, RecordedDecision)
+    assert view.decide.__globals__["_count"](*values).cell is cell
+    assert counts == [0, 0, 1, 0]
+    view.unbind()
     extremes = [values] * len(cell.bounds)
     lower = (*values[:-1], 0)
     view.extend(cell.bounds, extremes, lower)

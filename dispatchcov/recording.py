@@ -1,0 +1,76 @@
+"""What code under test says to the recorder that is on, and the recorder that the environment asks for."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+
+from dispatchcov import decide
+from dispatchcov.decide import Decision, View
+from dispatchcov.errors import FactsError
+from dispatchcov.recorder import Recorder, active
+from dispatchcov.table import Table
+
+__all__ = ["active", "autostart", "checked", "record", "warm_up"]
+
+
+def record(table: Table, facts: Mapping[str, object], *, kernel: str, machine: str = "") -> Decision | None:
+    """Record a decision that other code took; ``kernel`` is what really ran: other than the table's it is a mismatch.
+
+    Returns None when no recorder is on. Raises :class:`FactsError` for an empty ``kernel`` or facts that do not fit
+    ``table``.
+    """
+    if not isinstance(kernel, str) or not kernel:
+        raise FactsError(f"{table.op}: expected the name of the kernel that ran, got {kernel!r}")
+    recorder = active()
+    if recorder is None:
+        return None
+    values = tuple(table.facts(facts, domain=False).values())
+    view = recorder.judged(View.of(table, machine or decide.DEFAULT_MACHINE))
+    return recorder.record(view, values, kernel)
+
+
+def checked() -> None:
+    """Say that a result was compared with a reference; for comparisons that dispatchcov does not see by itself."""
+    recorder = active()
+    if recorder is not None:
+        recorder.checked()
+
+
+@contextlib.contextmanager
+def warm_up() -> Iterator[None]:
+    """Decisions inside are counted apart, as phase ``warm-up``: they attest nothing."""
+    recorder = active()
+    if recorder is None:
+        yield
+        return
+    before = recorder.context
+    context = recorder.enter(before.test, "warm-up")
+    context.raw = None
+    try:
+        yield
+    finally:
+        again = recorder.enter(before.test, before.phase)
+        again.raw = before.raw
+
+
+def autostart() -> None:
+    """Record for the run that the environment names, if any, unless something records; called when a table is made."""
+    run = os.environ.get("DISPATCHCOV_RUN")
+    if not run or active() is not None or _started:
+        return
+    _started.append(recorder := Recorder(os.environ.get("DISPATCHCOV_DATA", ".dispatchcov"), run=run))
+    if os.environ.get("DISPATCHCOV_TABLE"):
+        from dispatchcov import config
+
+        judges = config.tables(config.from_environment(os.environ)["table"])
+        recorder.judges = {table.rules_digest: table for table in judges}
+    recorder.start()
+    test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
+    recorder.enter(test, phase.rstrip(")") if test else "run")
+    atexit.register(recorder.stop)
+
+
+_started: list[Recorder] = []
