@@ -16,6 +16,9 @@ from typing import Any, NoReturn
 import dispatchcov
 from dispatchcov.errors import DispatchcovError
 
+WRITTEN = {
+    "json": "write the report as JSON, format 1",
+}
 DATA_HELP = "where the records are kept; shards beside it are read too (default: .dispatchcov, or DISPATCHCOV_DATA)"
 
 
@@ -75,14 +78,16 @@ def _parser() -> argparse.ArgumentParser:
     run = add("run", "run a command (after --) with recording on, then report")
     run.add_argument("--append", action="store_true", help="keep the records of earlier runs")
     report = add("report", "print the report of the records")
-    json = add("json", "write the report as JSON, format 1")
-    for sub in (run, report, json):
+    kinds = [add(name, text) for name, text in WRITTEN.items()]
+    for name, sub in zip(WRITTEN, kinds, strict=True):
+        sub.set_defaults(action="written", kind=name)
+    for sub in (run, report, *kinds):
         _data(sub)
         _judging(sub)
         sub.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
         sub.add_argument("-q", "--quiet", action="store_true", help="print only why the gate failed")
     for sub in (run, report):
-        sub.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+        sub.add_argument("--format", choices=("text", *WRITTEN), default="text", help="default: text")
     combine = add("combine", "merge shards and data files into the data file; merging twice changes nothing")
     combine.add_argument("paths", nargs="*", metavar="PATH", help="shards, data files or directories that hold them")
     combine.add_argument("--remove", action="store_true", help="remove the inputs once they are merged")

@@ -16,9 +16,10 @@ from dispatchcov import config, store
 from dispatchcov.config import Settings
 from dispatchcov.errors import FactsError, UsageError, known
 from dispatchcov.expr import Value
-from dispatchcov.gate import Limits, Verdict, judge
-from dispatchcov.report import json as json_report
+from dispatchcov.gate import Limits, judge
+from dispatchcov.report import FORMATS, REPORTS, render
 from dispatchcov.report import text as text_report
+from dispatchcov.report import write as write_report
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
 from dispatchcov.table import Table, Variable
@@ -53,15 +54,17 @@ def report(options: argparse.Namespace) -> int:
     return _report(options, _settings(options), options.format)
 
 
-def json(options: argparse.Namespace) -> int:
-    """Report on the records as JSON."""
-    return _report(options, _settings(options), "json")
+def written(options: argparse.Namespace) -> int:
+    """Write the report of the type that the command is named after."""
+    return _report(options, _settings(options), options.kind)
 
 
 def combine(options: argparse.Namespace) -> int:
     """Merge shards and data files."""
     settings = _settings(options)
     data = store.combine(os.path.abspath(settings.data), options.paths, remove=options.remove)
+    for problem in (f"{shard.name}: {problem}" for shard in data.shards for problem in shard.problems):
+        print(f"dispatchcov: records are damaged: {problem}", file=sys.stderr)
     if not options.quiet:
         runs = len({shard.run for shard in data.shards})
         decisions = sum(row.selected for row in data.rows)
@@ -135,14 +138,15 @@ def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
         if not verdict.ok:
             print("\n".join(text_report.verdict_lines(verdict)), file=sys.stderr)
     else:
-        write(options.output, _rendered(kind, results, verdict))
+        text = render(FORMATS[kind], results, verdict)
+        folder = REPORTS[FORMATS[kind]].file and (options.output or REPORTS[FORMATS[kind]].destination)
+        if folder:
+            print(write_report(kind, folder, text))
+        else:
+            write(options.output, text)
     if verdict.no_data:
         return ERROR
     return FINE if verdict.ok else BELOW
-
-
-def _rendered(kind: str, results: Results, verdict: Verdict) -> str:
-    return json_report.render(results, verdict) if kind == "json" else text_report.render(results, verdict)
 
 
 def _facts(table: Table, pairs: list[str]) -> dict[str, Value]:

@@ -23,15 +23,13 @@ from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
 from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
 from dispatchcov.records import ASSERTS
-from dispatchcov.report import json as json_report
+from dispatchcov.report import REPORTS, render, write
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
 from dispatchcov.table import Table, known_tables
 from dispatchcov.trace import TraceWriter
 
-TYPES = ("term", "term-missing", "json")
-DEFAULT_DESTINATION = {"json": "dispatchcov.json"}
 RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
 DECISIONS: pytest.StashKey[list[Decision]] = pytest.StashKey()
 BEFORE_CALL: pytest.StashKey[int] = pytest.StashKey()
@@ -41,16 +39,16 @@ TRACE: pytest.StashKey[DispatchTrace] = pytest.StashKey()
 def report_type(value: str) -> tuple[str, str]:
     """``TYPE[:DEST]`` of ``--dispatch-report``; raises :class:`UsageError`, also for a test path taken for a type."""
     kind, _, destination = value.partition(":")
-    if kind in TYPES:
-        if destination and kind not in DEFAULT_DESTINATION:
+    if kind in REPORTS:
+        if destination and not REPORTS[kind].destination:
             raise UsageError(f"--dispatch-report={value}: {kind} is printed and takes no destination")
-        return kind, destination or DEFAULT_DESTINATION.get(kind, "")
+        return kind, destination or REPORTS[kind].destination
     if os.path.exists(value.split("::")[0]):
         raise UsageError(
             f"--dispatch-report took the test path {value!r} for a report type; write the path before the option, "
             f"or --dispatch-report=term-missing {value}"
         )
-    raise UsageError(f"--dispatch-report: unknown type {kind!r}; {known(kind, TYPES)}")
+    raise UsageError(f"--dispatch-report: unknown type {kind!r}; {known(kind, tuple(REPORTS))}")
 
 
 def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: bool) -> Session | None:
@@ -194,21 +192,16 @@ class Session:
         failures = (*lost, *(f"{f.where}: {f.kind}: {f.message}" for f in faults), *verdict.failures)
         verdict = replace(verdict, failures=failures)
         self.verdict = verdict
+        printed: list[str] = []
         for kind, destination in self.reports:
-            if kind in ("term", "term-missing"):
-                self.report = text_report.render(results, verdict, missing=kind == "term-missing")
+            text = render(kind, results, verdict)
+            if destination:
+                self.written.append(write(kind, destination, text))
             else:
-                self._write(destination, json_report.render(results, verdict))
-        if not self.report:
-            self.report = "\n".join([*text_report.totals_lines(results), *text_report.verdict_lines(verdict)])
-
-    def _write(self, destination: str, text: str) -> None:
-        try:
-            with open(destination, "w", encoding="utf-8") as stream:
-                stream.write(text)
-        except OSError as error:
-            raise UsageError(f"--dispatch-report: cannot write {destination}: {error.strerror or error}") from None
-        self.written.append(destination)
+                printed.append(text)
+        if not any(kind.startswith("term") for kind, _ in self.reports):
+            printed.insert(0, "\n".join([*text_report.totals_lines(results), *text_report.verdict_lines(verdict)]))
+        self.report = "\n".join(printed)
 
     def lines(self) -> list[str]:
         """What the terminal's summary shows."""

@@ -34,6 +34,11 @@ def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
     return "\n".join(lines)
 
 
+def render_short(results: Results, verdict: Verdict) -> str:
+    """The report without what is missing."""
+    return render(results, verdict, missing=False)
+
+
 def _table(results: TableResults, missing: bool) -> Iterator[str]:
     table = results.table
     machines = "; ".join(results.machines) or "none"
