@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dispatchcov import expr as ex
+from dispatchcov.answers import Answer, either
 from dispatchcov.decide import DEFAULT_MACHINE, View, path
 from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, NEVER, Every, Formula, Leaf, Opposite, Some, every, flipped, holds, leaves
-from dispatchcov.regions import Answer, Space
+from dispatchcov.regions import Space
 from dispatchcov.table import Rule, Table, Variable
 from dispatchcov.variants import Variant
 
@@ -107,17 +108,14 @@ class Boundaries:
                 moved = _Moved(self.table, steps)
                 self._spaces[steps] = moved, Space(moved.more.build())
             moved, space = self._spaces[steps]
-            best: tuple[Answer, int] | None = None
-            for sign in (-1, 1):
-                shift = sign * steps * variable.multiple_of
+            ways = []
+            for shift in (-steps * variable.multiple_of, steps * variable.multiple_of):
                 answer = space.reaching(rule.index, moved.pair(rule, index, variable, shift))
-                if answer.witness is not None and (best is None or _total(answer) < _total(best[0])):
-                    best = answer, shift
-            if best is not None:
-                answer, shift = best
-                assert answer.witness is not None
-                other = answer.witness | {variable.name: int(answer.witness[variable.name]) + shift}
-                return Boundary(rule, index, variable.name, steps, answer, replace(answer, witness=other))
+                if answer.witness is not None:
+                    there = int(answer.witness[variable.name]) + shift
+                    ways.append((answer, _moved(answer, {variable.name: there}, answer.hardware)))
+            if ways:
+                return self._nearest(rule, index, variable, steps, ways)
         return None
 
     def _distances(self, variable: Variable) -> list[int]:
@@ -133,22 +131,32 @@ class Boundaries:
 
     def _listed(self, rule: Rule, index: int, variable: Variable) -> Boundary | None:
         places = _ordered(variable)
-        pairs = [(a, b) for a in range(len(places)) for b in range(len(places)) if a != b]
-        for a, b in sorted(pairs, key=lambda pair: (abs(pair[0] - pair[1]), pair)):
-            more = Variant(self.table)
-            condition = _Moved.listed(more, self.table, rule, index, variable, places[a], places[b])
-            if condition == NEVER:
-                continue
-            answer = Space(more.build()).reaching(rule.index, condition)
-            if answer.witness is not None:
-                other = answer.witness | {variable.name: places[b]}
-                hardware = answer.hardware
-                if variable.hardware:
-                    at = self.table.hardware.index(variable.name)
-                    hardware = frozenset((*values[:at], places[b], *values[at + 1 :]) for values in hardware)
-                far = replace(answer, witness=other, hardware=hardware)
-                return Boundary(rule, index, variable.name, abs(a - b), answer, far)
+        for distance in range(1, len(places)):
+            ways = []
+            for pair in zip(places, places[distance:], strict=False):
+                for here, there in (pair, pair[::-1]):
+                    more = Variant(self.table)
+                    condition = _Moved.listed(more, self.table, rule, index, variable, here, there)
+                    if condition == NEVER:
+                        continue
+                    answer = Space(more.build()).reaching(rule.index, condition)
+                    if answer.witness is not None:
+                        hardware = answer.hardware
+                        if variable.hardware:
+                            at = self.table.hardware.index(variable.name)
+                            hardware = frozenset((*values[:at], there, *values[at + 1 :]) for values in hardware)
+                        ways.append((answer, _moved(answer, {variable.name: there}, hardware)))
+            if ways:
+                return self._nearest(rule, index, variable, distance, ways)
         return None
+
+    def _nearest(
+        self, rule: Rule, index: int, variable: Variable, distance: int, ways: list[tuple[Answer, Answer]]
+    ) -> Boundary:
+        """The smallest of ``ways``, pairs of the same distance, with the hardware of them all."""
+        true, false = (either(self.table.variables, side) for side in zip(*ways, strict=True))
+        other = next(away.witness for here, away in ways if here.witness == true.witness)
+        return Boundary(rule, index, variable.name, distance, true, replace(false, witness=other))
 
 
 class _Moved:
@@ -187,7 +195,8 @@ class _Moved:
         guards = {i for earlier in table.rules[: rule.index + 1] for i in leaves(earlier.guard)}
         reads = [p for p in table.predicates if p.index in guards and variable.name in p.reads]
         moved = {p.index: more.leaf(ex.substitute(p.expr, {variable.name: ex.Const(there)}), p.line) for p in reads}
-        if moved[index] == ALWAYS:
+        at_here = more.leaf(ex.substitute(table.predicates[index].expr, {variable.name: ex.Const(here)}))
+        if moved[index] == ALWAYS or at_here == NEVER:
             return NEVER
         is_here = ex.Compare("==", ex.Var(variable.name), ex.Const(here))
         return every(more.leaf(is_here), _both(table, rule, index, moved))
@@ -235,6 +244,6 @@ def _neighbours(variable: Variable, value: Value, distance: int) -> list[Value]:
     return [places[i] for i in (at - distance, at + distance) if 0 <= i < len(places)]
 
 
-def _total(answer: Answer) -> int:
-    assert answer.witness is not None
-    return sum(abs(value) for value in answer.witness.values() if type(value) is int)
+def _moved(answer: Answer, there: Facts, hardware: frozenset[tuple[Value, ...]]) -> Answer:
+    """``answer`` for its witness with the values ``there`` in place of its own."""
+    return replace(answer, witness={**(answer.witness or {}), **there}, hardware=hardware)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchcov import expr as ex
+from dispatchcov.answers import Answer
 from dispatchcov.domain import bits
 from dispatchcov.expr import Value
 from dispatchcov.findings import KINDS, Finding
@@ -25,7 +26,7 @@ from dispatchcov.formula import (
     holds,
     leaves,
 )
-from dispatchcov.regions import Answer, Space
+from dispatchcov.regions import Space
 from dispatchcov.table import Partition, Rule, Table
 from dispatchcov.variants import Variant
 

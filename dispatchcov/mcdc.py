@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dispatchcov.answers import Answer
 from dispatchcov.formula import ALWAYS, NEVER, Formula, Leaf, Opposite, Some, assign, every, flipped, holds, leaves
-from dispatchcov.regions import Answer, Space
+from dispatchcov.regions import Space
 from dispatchcov.table import Rule, Table
 
 MOST_WAYS = 64

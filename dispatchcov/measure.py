@@ -5,36 +5,23 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from dispatchcov import decide, measure_mutants, measure_pairs
-from dispatchcov.decide import View
+from dispatchcov import measure_mutants, measure_pairs
+from dispatchcov.answers import Answer
+from dispatchcov.domain import size
 from dispatchcov.expr import Value
-from dispatchcov.formula import Leaf, Opposite, alone, every, holds, leaves, read
+from dispatchcov.formula import Leaf, Opposite, alone, every, holds, leaves
+from dispatchcov.measure_groups import Group, Paths, asserting, evidence_of, grouped, sides
+from dispatchcov.measure_mismatches import mismatches
 from dispatchcov.paths import region_name
-from dispatchcov.records import ASSERTS, COUNTED, Data, Row
-from dispatchcov.regions import Answer, Space
-from dispatchcov.results import Item, Mismatch, Reach, Side, TableResults
+from dispatchcov.records import Data, Row
+from dispatchcov.regions import Space
+from dispatchcov.results import Item, Reach, TableResults
 from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Table, Waiver
+from dispatchcov.variants import once
 
-
-@dataclass
-class Group:
-    """The rows that agree in vector and kernel; ``rule`` is what the vector selects, ``before`` the number of
-    rules passed.
-    """
-
-    vector: int
-    kernel: str
-    rule: int | None
-    path: tuple[int | None, tuple[int, ...]]
-    counted: list[Row] = field(default_factory=list)
-    apart: list[tuple[str, Row]] = field(default_factory=list)
-    wrong: str = ""
-
-    @property
-    def passed(self) -> int:
-        return len(self.path[1])
+Values: TypeAlias = tuple[Value, ...]
 
 
 def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.date, partial: bool) -> TableResults:
@@ -42,7 +29,7 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
     absence proves nothing.
     """
     rows = [row for row in data.rows if row.digest == table.digest]
-    worker = Measure(table, _groups(table, data, rows), rows, needed, today, partial, _asserting(data))
+    worker = Measure(table, grouped(table, data, rows), rows, needed, today, partial, asserting(data))
     return TableResults(
         table,
         sum(row.selected for row in rows),
@@ -53,49 +40,13 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
         tuple(worker.fallback(rule, index) for rule in table.rules for index in leaves(rule.guard)),
         tuple(worker.split(rule, s.index, side) for rule in table.rules for s in rule.splits for side in (True, False)),
         worker.regions(),
-        worker.sides(),
-        worker.mismatches(),
+        sides(table, worker.groups),
+        mismatches(table, worker.groups),
         Space.of(table).notes,
         measure_pairs.boundaries(worker),
         measure_pairs.mcdc(worker),
         measure_mutants.mutants(worker),
     )
-
-
-def _groups(table: Table, data: Data, rows: Sequence[Row]) -> list[Group]:
-    run_of = {shard.name: shard.run for shard in data.shards}
-    own = {(outcome.shard, outcome.test): outcome.outcome for outcome in data.outcomes}
-    shared = {(run_of.get(outcome.shard, ""), outcome.test): outcome.outcome for outcome in data.outcomes}
-    groups: dict[tuple[int, str], Group] = {}
-    for row in rows:
-        group = groups.get((row.vector, row.kernel))
-        if group is None:
-            path = decide.path(table, row.vector)
-            group = groups[row.vector, row.kernel] = Group(row.vector, row.kernel, path[0], path)
-            expected = table.rules[path[0]].kernel.name if path[0] is not None else ""
-            if decide.outside(table, row.vector):
-                group.wrong = "outside the domain"
-            elif row.kernel and row.kernel != expected:
-                group.wrong = "with another kernel"
-        outcome = own.get((row.shard, row.test)) or shared.get((run_of.get(row.shard, ""), row.test), "in progress")
-        if row.phase not in COUNTED:
-            group.apart.append((row.phase, row))
-        elif row.test and outcome != "passed":
-            group.apart.append((outcome, row))
-        else:
-            group.counted.append(row)
-    return list(groups.values())
-
-
-def _asserting(data: Data) -> frozenset[tuple[str, str]]:
-    """The tests, with the shards that have rows of them, that asserted where their decisions went."""
-    run_of = {shard.name: shard.run for shard in data.shards}
-    said = {(run_of.get(o.shard, ""), o.test[len(ASSERTS) :]) for o in data.outcomes if o.test.startswith(ASSERTS)}
-    return frozenset((shard, test) for shard, run in run_of.items() for own, test in said if own == run)
-
-
-def _counts(row: Row) -> dict[str, int]:
-    return {"selected": row.selected, "launched": row.launched, "observed": row.observed, "checked": row.checked}
 
 
 class Measure:
@@ -111,6 +62,7 @@ class Measure:
     ) -> None:
         self.table = table
         self.space = Space.of(table)
+        self.paths = once(table, Paths)
         self.groups = groups
         self.needed = needed
         self.today = today
@@ -143,7 +95,7 @@ class Measure:
             if not matches(group):
                 continue
             for row in filter(seen, group.counted):
-                counts = _counts(row)
+                counts = evidence_of(row)
                 if group.wrong and not of_kernel:
                     apart[group.wrong] += row.selected
                 elif enough := min(counts[item] for item in wanted):
@@ -165,7 +117,7 @@ class Measure:
             return "hit"
         if answer.state == "unreachable":
             return "unreachable"
-        if self.hardware and answer.hardware and not answer.hardware & self.hardware:
+        if not self.here(answer):
             return "elsewhere"
         if waiver is not None and waiver.expires >= self.today:
             return "waived"
@@ -182,10 +134,10 @@ class Measure:
         partition: Partition | None = None,
         of_kernel: bool = False,
         seen: Callable[[Row], bool] = lambda row: True,
-        fixed: bool = False,
+        told: Callable[[Values], bool] | None = None,
     ) -> Item:
-        """The item that decisions reach by ``matches`` and ``seen``; its witness moves to a machine's hardware unless
-        ``fixed``.
+        """The item that decisions reach by ``matches`` and ``seen``. ``told`` says whether an input does, where that
+        does not follow from ``matches``: the witness moves to a machine's hardware if it does so there too.
         """
         needs = self.needed | (partition.evidence if partition else frozenset())
         reach = self.reach(matches, needs, of_kernel=of_kernel, seen=seen)
@@ -198,8 +150,8 @@ class Measure:
             state,
             reach,
             "feasible" if reach.hits else answer.state,
-            witness := answer.witness if fixed else self.witness(answer, matches),
-            self.decision(witness) if witness is not None else "",
+            witness := self.witness(answer, told or (lambda values: matches(self.paths.group(values)))),
+            self.paths.decision(witness) if witness is not None else "",
             line,
             partition.required if partition else True,
             partition.illegal if partition else False,
@@ -208,37 +160,18 @@ class Measure:
             f"{waiver.reason} (until {waiver.expires})" if waiver else "",
         )
 
-    def also(self, item: Item, others: Iterable[Answer]) -> Item:
-        """``item`` with further inputs that it needs besides its witness."""
-        return replace(item, also=tuple(answer.witness for answer in others if answer.witness is not None))
+    def here(self, answer: Answer) -> bool:
+        """Has this run hardware that ``answer`` holds on? So too where it had none, or where that does not matter."""
+        return not (self.hardware and answer.hardware) or bool(answer.hardware & self.hardware)
 
-    def witness(self, answer: Answer, matches: Callable[[Group], bool]) -> dict[str, Value] | None:
+    def witness(self, answer: Answer, told: Callable[[Values], bool]) -> dict[str, Value] | None:
         """The witness of ``answer``, with the hardware of a machine that decided where that reaches the item too."""
         table = self.table
         if answer.witness is None:
             return None
-        view = View.of(table, decide.DEFAULT_MACHINE)
-        for hardware in sorted(self.hardware & answer.hardware, key=repr):
-            facts = answer.witness | dict(zip(table.hardware, hardware, strict=True))
-            vector = view.vector(tuple(facts[name] for name in table.names))
-            path = decide.path(table, vector)
-            if matches(Group(vector, "", path[0], path)):
-                return facts
-        return answer.witness
-
-    def decision(self, witness: dict[str, Value]) -> str:
-        """What ``witness`` would select, with what settled that the rule before it was not selected."""
-        table = self.table
-        vector = View.of(table, decide.DEFAULT_MACHINE).vector(tuple(witness[name] for name in table.names))
-        index, settled = decide.path(table, vector)
-        if index is None:
-            return "no rule"
-        chosen = f"{table.rules[index].name} -> {table.rules[index].kernel.name}"
-        if not settled or settled[-1] < 0:
-            return chosen
-        predicate = table.predicates[settled[-1]]
-        outcome = str(bool(vector >> predicate.index & 1)).lower()
-        return f"{chosen} (not {table.rules[index - 1].name}: {predicate.text} is {outcome})"
+        shared = (dict(zip(table.hardware, values, strict=True)) for values in self.hardware & answer.hardware)
+        moved = sorted((answer.witness | given for given in shared), key=lambda facts: size(table.variables, facts))
+        return next((facts for facts in moved if told(tuple(facts[n] for n in table.names))), answer.witness)
 
     # --- the items ----------------------------------------------------------------------------------------------------
 
@@ -299,45 +232,3 @@ class Measure:
         rule, line = (rules[0].name, rules[0].line) if rules else ("no rule", 0)
         detail = name.removeprefix(rule).strip(" []")
         return self.item(rule, detail, rules, answer, lambda group: group.path == path, line)
-
-    def sides(self) -> tuple[Side, ...]:
-        found = {index: [0, 0] for rule in self.table.rules for index in leaves(rule.guard)}
-        for group in self.groups:
-            hits = sum(row.selected for row in group.counted)
-            seen: set[int] = set()
-            for rule in self.table.rules[: group.passed + 1]:
-                seen.update(read(rule.guard, group.vector))
-            for index in seen:
-                found[index][group.vector >> index & 1] += hits
-        predicates = self.table.predicates
-        return tuple(Side(predicates[i].text, predicates[i].line, n[1], n[0]) for i, n in sorted(found.items()))
-
-    def mismatches(self) -> tuple[Mismatch, ...]:
-        found = []
-        for group in self.groups:
-            rule = self.table.rules[group.rule] if group.rule is not None else None
-            expected = rule.kernel.name if rule else "no kernel"
-            if group.kernel and group.kernel != expected:
-                found.append(self.mismatch("kernel", group, rule, expected, group.kernel))
-            if decide.outside(self.table, group.vector):
-                found.append(self.mismatch("domain", group, rule, *self.domain(group)))
-            if rule is None:
-                found.append(self.mismatch("untotal", group, rule, "a rule", "none"))
-            elif not holds(rule.kernel.requires, group.vector):
-                got = f"an input outside the contract of {expected}"
-                found.append(self.mismatch("contract", group, rule, rule.kernel.requires_text, got))
-        return tuple(found)
-
-    def mismatch(self, kind: str, group: Group, rule: Rule | None, expected: str, got: str) -> Mismatch:
-        rows = [*group.counted, *(row for _, row in group.apart)]
-        facts = dict(zip(self.table.names, rows[0].inputs[0], strict=True))
-        tests = tuple(sorted({row.test for row in rows} - {""}))
-        decisions = sum(row.selected or row.observed for row in rows)
-        return Mismatch(kind, rule.name if rule else "", expected, got, facts, decisions, tests)
-
-    def domain(self, group: Group) -> tuple[str, str]:
-        row = next(iter([*group.counted, *(row for _, row in group.apart)]))
-        facts = dict(zip(self.table.names, row.inputs[0], strict=True))
-        names = self.table.outside(facts)
-        wanted = "; ".join(f"{name} {self.table.variable(name).domain()}" for name in names)
-        return wanted, decide.show({name: facts[name] for name in names})

@@ -10,7 +10,8 @@ from dispatchcov.mutate import Mutation, Trial
 from dispatchcov.results import Item
 
 if TYPE_CHECKING:
-    from dispatchcov.measure import Group, Measure
+    from dispatchcov.measure import Measure
+    from dispatchcov.measure_groups import Group
     from dispatchcov.records import Row
 
 
@@ -21,11 +22,11 @@ def mutants(measure: Measure) -> tuple[Item, ...]:
         for row in group.counted if not group.wrong else ():
             for values in row.inputs:
                 groups.setdefault(values, set()).add(id(group))
-    trials = Mutation.of(measure.table).tried(groups)
-    return tuple(_item(measure, trial, groups) for trial in trials)
+    mutation = Mutation.of(measure.table)
+    return tuple(_item(measure, mutation, trial, groups) for trial in mutation.tried(groups))
 
 
-def _item(measure: Measure, trial: Trial, groups: dict[tuple[Value, ...], set[int]]) -> Item:
+def _item(measure: Measure, mutation: Mutation, trial: Trial, groups: dict[tuple[Value, ...], set[int]]) -> Item:
     inside = {group for values in trial.noticing for group in groups[values]}
     caught = False
 
@@ -38,9 +39,12 @@ def _item(measure: Measure, trial: Trial, groups: dict[tuple[Value, ...], set[in
         caught = caught or (noticed and (row.checked > 0 or measure.asserts(row)))
         return noticed
 
-    mutant = trial.mutant
-    answer = trial.answer
-    item = measure.item(mutant.rule.name, mutant.change, [mutant.rule], answer, matches, mutant.rule.line, seen=seen)
+    def told(values: tuple[Value, ...]) -> bool:
+        return mutation.notices(mutant, values)
+
+    mutant, answer = trial.mutant, trial.answer
+    place = mutant.rule.name, mutant.change, [mutant.rule]
+    item = measure.item(*place, answer, matches, mutant.rule.line, seen=seen, told=told)
     grades = {"hit": "caught" if caught else "noticed", "unreachable": "equivalent"}
     grade = "unknown" if answer.state == "unknown" else "survived"
     return replace(item, grade=grades.get(item.state, grade))

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
+from dispatchcov.answers import Answer
 from dispatchcov.boundaries import Boundaries, Boundary
 from dispatchcov.expr import Value
 from dispatchcov.formula import holds
 from dispatchcov.mcdc import Independence, independence
-from dispatchcov.regions import Answer
 from dispatchcov.results import Item
 from dispatchcov.table import Table, plain
 from dispatchcov.variants import once
 
 if TYPE_CHECKING:
-    from dispatchcov.measure import Group, Measure
+    from dispatchcov.measure import Measure
+    from dispatchcov.measure_groups import Group
     from dispatchcov.records import Row
+
+
+Told: TypeAlias = Callable[[tuple[Value, ...]], bool]
 
 
 class Pairs:
@@ -57,7 +62,7 @@ def _side(measure: Measure, finder: Boundaries, boundary: Boundary, side: bool) 
     place = f" at {boundary.variable} = {plain(answer.witness[boundary.variable])}" if answer.witness else ""
     detail = f"{text}: {str(side).lower()}{place}"
     line = boundary.rule.line
-    return measure.item(boundary.rule.name, detail, [boundary.rule], answer, matches, line, seen=seen)
+    return measure.item(boundary.rule.name, detail, [boundary.rule], answer, matches, line, seen=seen, told=beside)
 
 
 def mcdc(measure: Measure) -> tuple[Item, ...]:
@@ -70,15 +75,35 @@ def _independence(measure: Measure, each: Independence) -> Item:
     vectors = {group.vector for group in groups if group.counted and not group.wrong}
     halves = each.halves(vectors) if each.method else []
     whole: set[int] = set().union(*(true | false for true, false in halves if true and false))
-    way = max(range(len(halves)), key=lambda n: bool(halves[n][0]) + bool(halves[n][1]), default=None)
-    answer = Answer("unreachable")
-    others: tuple[Answer, ...] = ()
-    if way is not None:
-        missing = [answer for answer, seen in zip(each.ways[way], halves[way], strict=True) if not seen]
-        answer, *rest = missing or each.ways[way]
-        others = tuple(rest if missing else ())
+    wanted = _wanted(measure, each, halves)
     matches: Callable[[Group], bool] = lambda group: group.vector in whole and group.passed >= each.rule.index  # noqa: E731
     text = measure.table.predicates[each.index].text
     detail = f"{text} ({each.method})" if each.method == "masking" else text
-    item = measure.item(each.rule.name, detail, [each.rule], answer, matches, each.rule.line, fixed=True)
-    return measure.also(item, others)
+    answer, told = wanted[0] if wanted else (Answer("unreachable"), None)
+    item = measure.item(each.rule.name, detail, [each.rule], answer, matches, each.rule.line, told=told)
+    others = (measure.witness(*other) for other in wanted[1:])
+    return replace(item, also=tuple(facts for facts in others if facts is not None))
+
+
+def _wanted(measure: Measure, each: Independence, halves: list[tuple[set[int], set[int]]]) -> list[tuple[Answer, Told]]:
+    """What the way of ``each`` that lacks least still lacks, of those that the hardware of this run can go; of none,
+    first the half that it cannot. With each answer, whether an input is of its half.
+    """
+
+    def lacks(way: int) -> tuple[bool, int]:
+        elsewhere = not all(map(measure.here, each.ways[way]))
+        return elsewhere, sum(not half for half in halves[way])
+
+    def told(way: int, half: int) -> Told:
+        def is_half(values: tuple[Value, ...]) -> bool:
+            group = measure.paths.group(values)
+            return group.passed >= each.rule.index and bool(each.halves([group.vector])[way][half])
+
+        return is_half
+
+    way = min(range(len(halves)), key=lacks, default=None)
+    if way is None:
+        return []
+    found = [(answer, told(way, half)) for half, answer in enumerate(each.ways[way])]
+    missing = [pair for pair, seen in zip(found, halves[way], strict=True) if not seen] or found[:1]
+    return sorted(missing, key=lambda pair: measure.here(pair[0]))

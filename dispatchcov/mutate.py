@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dispatchcov.answers import Answer, either
 from dispatchcov.decide import View, select
 from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, Formula, Opposite, Some, every, holds
 from dispatchcov.mutants import Mutant, mutants
-from dispatchcov.regions import Answer, Space
+from dispatchcov.regions import Space
 from dispatchcov.table import Table
 from dispatchcov.variants import Variant, once
 
@@ -62,6 +63,11 @@ class Mutation:
             found.append(Trial(mutant, inside, Answer("feasible") if inside else self.answer(mutant)))
         return tuple(found)
 
+    def notices(self, mutant: Mutant, facts: Facts) -> bool:
+        """Would a decision for ``facts``, the values of the variables in table order, tell ``mutant`` apart?"""
+        vector = self.view.vector(facts)
+        return self.differs(mutant, vector, select(self.table, vector))
+
     def differs(self, mutant: Mutant, vector: int, chosen: int | None) -> bool:
         """Does ``mutant`` select another kernel than the rule ``chosen`` by the table?"""
         first = mutant.rule.index
@@ -99,11 +105,7 @@ class Mutation:
         lost = self.space.answer([rule.index], every(Opposite(mutant.guard), self._elsewhere(rule.index)))
         won = self.space.answer(others, mutant.guard) if others else Answer("unreachable")
         taken = self.space.reaching(len(rules), mutant.guard)
-        asked = (lost, won, taken)
-        best = [answer for answer in asked if answer.witness is not None]
-        if best:
-            return min(best, key=lambda answer: sum(abs(v) for v in (answer.witness or {}).values() if type(v) is int))
-        return next((answer for answer in asked if answer.state == "unknown"), Answer("unreachable"))
+        return either(self.table.variables, (lost, won, taken))
 
     def _elsewhere(self, index: int) -> Formula:
         """The rules after ``index`` select another kernel than its own, or none."""

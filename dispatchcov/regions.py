@@ -10,78 +10,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Self, cast
 
+from dispatchcov.answers import Answer, Region, Settled, Split, State
 from dispatchcov.boxes import TRUE, Boxes
 from dispatchcov.decide import path
 from dispatchcov.expr import Value, may_divide_by_zero
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, every, leaves, sole_reason
 from dispatchcov.found import Found
-from dispatchcov.paths import region_name, settling
+from dispatchcov.paths import settling
 from dispatchcov.search import Query, Search
 from dispatchcov.table import Table
 
-State: TypeAlias = Literal["feasible", "unreachable", "unknown"]
-Settled: TypeAlias = tuple[int, ...]
 MAX_REGIONS = 20_000
 MAX_STEPS = 250_000
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Whether an input exists, the smallest one, and the hardware it can be on.
-
-    ``hardware`` holds the values of ``table.hardware`` (in that order) for which the answer is feasible too; ``((),)``
-    if the table has no hardware variable. ``reason`` says why the state is ``unknown`` or ``witness`` perhaps not the
-    smallest.
-    """
-
-    state: State
-    witness: dict[str, Value] | None = None
-    hardware: frozenset[tuple[Value, ...]] = frozenset()
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Which sides of a split the inputs of a region reach; on ``false`` it is false or divides by zero."""
-
-    predicate: int
-    false: Answer
-    true: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """All inputs of one path: the selected ``rule`` (None: no rule) and what predicate ``settled`` each earlier one."""
-
-    index: int
-    rule: int | None
-    settled: Settled
-    answer: Answer
-    splits: tuple[Split, ...]
-    table: Table = field(repr=False, compare=False)
-
-    @property
-    def state(self) -> State:
-        """``feasible``, or ``unknown`` if predicates over several variables may contradict each other."""
-        return self.answer.state
-
-    @property
-    def witness(self) -> dict[str, Value] | None:
-        """The smallest input, variables in table order; None if the state is ``unknown``."""
-        return self.answer.witness
-
-    @property
-    def hardware(self) -> frozenset[tuple[Value, ...]]:
-        """The values of ``table.hardware`` with which the region can be reached."""
-        return self.answer.hardware
-
-    @property
-    def name(self) -> str:
-        """Rule and what settled each earlier one: ``gemm [mma, gemv: not M <= 8]``. Depends on the table only."""
-        return region_name(self.table, self.rule, self.settled)
 
 
 class Space:

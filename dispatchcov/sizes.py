@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dispatchcov.answers import Region
 from dispatchcov.boxes import Axis, Boxes
 from dispatchcov.domain import runs
-from dispatchcov.regions import Region, Space
+from dispatchcov.regions import Space
 from dispatchcov.table import Table
 from dispatchcov.variants import once
 

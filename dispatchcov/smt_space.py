@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dispatchcov.answers import Answer, Settled, State
 from dispatchcov.expr import Value
 from dispatchcov.formula import every, leaves
 from dispatchcov.found import Found
 from dispatchcov.paths import settlers, settling
-from dispatchcov.regions import Answer, Settled, Space, State
+from dispatchcov.regions import Space
 from dispatchcov.search import Query
 from dispatchcov.smt import Encoding, Smt, combinations
 from dispatchcov.table import Table

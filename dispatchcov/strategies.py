@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dispatchcov.answers import Region
 from dispatchcov.boxes import Axis, Boxes
 from dispatchcov.decide import DEFAULT_MACHINE, View, path
 from dispatchcov.domain import Run, bits, rank, runs
@@ -18,7 +19,7 @@ from dispatchcov.errors import UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, Formula, Some, every, holds
 from dispatchcov.paths import region_name, settling
-from dispatchcov.regions import Region, Space
+from dispatchcov.regions import Space
 from dispatchcov.table import Table
 from dispatchcov.variants import once
 

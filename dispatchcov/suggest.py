@@ -56,6 +56,7 @@ class _Suggesting:
         self.data = data
         self.measures = measures
         self.view = View.of(table, DEFAULT_MACHINE)
+        self._covered: dict[tuple[Value, ...], frozenset[Key]] = {}
 
     def all(self, results: TableResults) -> Iterator[Suggestion]:
         missing = dict(self.missing(results))
@@ -83,10 +84,16 @@ class _Suggesting:
         """Each candidate with what it covers alone, smallest first."""
         found: dict[tuple[Value, ...], Facts] = {tuple(f.values()): f for item in items for f in _inputs(item)}
         ordered = sorted(found.values(), key=lambda facts: size(self.table.variables, facts))
-        return [(facts, self.covered(self.measured([facts]))) for facts in ordered]
+        return [(facts, self.covered(facts)) for facts in ordered]
 
-    def covered(self, results: TableResults) -> frozenset[Key]:
-        return frozenset((m, item.label) for m, items in _measures(results) for item in items if item.state == "hit")
+    def covered(self, facts: Facts) -> frozenset[Key]:
+        """What a test of ``facts`` would cover by itself."""
+        values = tuple(facts.values())
+        if values not in self._covered:
+            measures = _measures(self.measured([facts]))
+            hit = ((measure, item.label) for measure, items in measures for item in items if item.state == "hit")
+            self._covered[values] = frozenset(hit)
+        return self._covered[values]
 
     def greedy(self, missing: dict[Key, Item], alone: list[tuple[Facts, frozenset[Key]]]) -> Iterator[Facts]:
         left = set(missing)
@@ -119,7 +126,8 @@ class _Suggesting:
     def suggestion(self, facts: Facts, results: TableResults, seen: set[Key]) -> Suggestion:
         """What to write for ``facts``: what they add to ``seen``, and the partitions that a marker can assert."""
         missing = dict(self.missing(results))
-        new = [key for key in missing if key in self.covered(self.measured([facts])) and key not in seen]
+        covered = self.covered(facts)
+        new = [key for key in missing if key in covered and key not in seen]
         seen.update(new)
         vector = self.view.vector(tuple(facts[name] for name in self.table.names))
         index = path(self.table, vector)[0]

@@ -12,7 +12,7 @@ from dispatchcov.errors import UsageError
 from dispatchcov.table import Table, show
 
 if TYPE_CHECKING:
-    from dispatchcov.regions import Split
+    from dispatchcov.answers import Split
     from dispatchcov.sizes import Size
 
 FINE, ERROR, BELOW = 0, 1, 2

@@ -109,10 +109,11 @@ def domains(draw: st.DrawFn) -> str:
 
 @functools.cache
 @st.composite
-def tables(draw: st.DrawFn, *, shared: bool = False) -> Table:
+def tables(draw: st.DrawFn, *, shared: bool = False, contracts: bool = False) -> Table:
     """A table over a, b (small ranges), c (listed, hardware), e (enum) and flag, with one partition of its first rule.
 
-    With ``shared`` some predicates read several variables.
+    With ``shared`` some predicates read several variables. With ``contracts`` there are three kernels, two of which
+    ask something of their inputs; else one.
     """
     rules = draw(st.lists(conditions(shared=shared), min_size=2, max_size=5))
     text = [
@@ -123,8 +124,13 @@ def tables(draw: st.DrawFn, *, shared: bool = False) -> Table:
         f"flag = {{ type = 'bool', hardware = {str(draw(st.booleans())).lower()} }}",
         "[[kernel]]\nname = 'k'",
     ]
+    kernels = ["k"]
+    if contracts:
+        text += [f"[[kernel]]\nname = '{k}'\nrequires = {toml(draw(conditions(shared=shared)))}" for k in ("k1", "k2")]
+        kernels = draw(st.lists(st.sampled_from(["k", "k1", "k2"]), min_size=len(rules), max_size=len(rules)))
     for i, guard in enumerate(rules):
-        text.append(f"[[rule]]\nname = 'r{i}'\nkernel = 'k'\nwhen = {toml(guard)}\nsplits = ['a % 2 == 0']")
+        kernel = kernels[i % len(kernels)]
+        text.append(f"[[rule]]\nname = 'r{i}'\nkernel = '{kernel}'\nwhen = {toml(guard)}\nsplits = ['a % 2 == 0']")
     if draw(st.booleans()):
         text.append("[[rule]]\nname = 'rest'\nkernel = 'k'")
     text.append(f"[[partition]]\nname = 'p'\nrule = 'r0'\nwhere = {toml(draw(predicates(shared=shared)))}")

@@ -1,0 +1,45 @@
+"""What must not happen, seen in the records: another kernel, a violated contract, facts outside the domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dispatchcov import decide
+from dispatchcov.formula import holds
+from dispatchcov.measure_groups import Group
+from dispatchcov.results import Mismatch
+from dispatchcov.table import Rule, Table
+
+
+def mismatches(table: Table, groups: Iterable[Group]) -> tuple[Mismatch, ...]:
+    """One for each group of decisions and each thing that is wrong with it."""
+    found = []
+    for group in groups:
+        rule = table.rules[group.rule] if group.rule is not None else None
+        expected = rule.kernel.name if rule else "no kernel"
+        if group.kernel and group.kernel != expected:
+            found.append(_mismatch(table, "kernel", group, rule, expected, group.kernel))
+        if decide.outside(table, group.vector):
+            found.append(_mismatch(table, "domain", group, rule, *_domain(table, group)))
+        if rule is None:
+            found.append(_mismatch(table, "untotal", group, rule, "a rule", "none"))
+        elif not holds(rule.kernel.requires, group.vector):
+            got = f"an input outside the contract of {expected}"
+            found.append(_mismatch(table, "contract", group, rule, rule.kernel.requires_text, got))
+    return tuple(found)
+
+
+def _mismatch(table: Table, kind: str, group: Group, rule: Rule | None, expected: str, got: str) -> Mismatch:
+    rows = [*group.counted, *(row for _, row in group.apart)]
+    facts = dict(zip(table.names, rows[0].inputs[0], strict=True))
+    tests = tuple(sorted({row.test for row in rows} - {""}))
+    decisions = sum(row.selected or row.observed for row in rows)
+    return Mismatch(kind, rule.name if rule else "", expected, got, facts, decisions, tests)
+
+
+def _domain(table: Table, group: Group) -> tuple[str, str]:
+    row = next(iter([*group.counted, *(row for _, row in group.apart)]))
+    facts = dict(zip(table.names, row.inputs[0], strict=True))
+    names = table.outside(facts)
+    wanted = "; ".join(f"{name} {table.variable(name).domain()}" for name in names)
+    return wanted, decide.show({name: facts[name] for name in names})
