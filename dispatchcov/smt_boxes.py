@@ -8,7 +8,8 @@ from typing import Any
 from dispatchcov.boxes import Axis, Boxes
 from dispatchcov.domain import Class, size
 from dispatchcov.found import Found
-from dispatchcov.smt import Encoding, Smt
+from dispatchcov.smt import Smt
+from dispatchcov.smt_encoding import Encoding
 from dispatchcov.table import Predicate
 
 

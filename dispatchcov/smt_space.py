@@ -12,7 +12,8 @@ from dispatchcov.found import Found
 from dispatchcov.paths import settlers, settling
 from dispatchcov.regions import Space
 from dispatchcov.search import Query
-from dispatchcov.smt import Encoding, Smt, combinations
+from dispatchcov.smt import Smt, combinations
+from dispatchcov.smt_encoding import Encoding
 from dispatchcov.table import Table
 
 

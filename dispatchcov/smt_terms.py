@@ -34,6 +34,10 @@ class Terms:
         """The constant ``value``."""
         return self.z3.IntVal(value) if self.width is None else self.z3.BitVecVal(value, self.width)
 
+    def fits(self, value: int) -> bool:
+        """Is ``value`` one of the numbers?"""
+        return self.width is None or abs(value) < 1 << (self.width - 1)
+
     def constant(self, value: Value) -> Any:
         """``value`` as a constant; equal strings have equal numbers."""
         if isinstance(value, bool):

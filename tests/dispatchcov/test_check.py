@@ -174,7 +174,7 @@ def test_duplicate_partitions() -> None:
 
 
 def test_what_is_not_proved_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatchcov.smt.MILLISECONDS", 100)
+    monkeypatch.setattr("dispatchcov.smt_solver.EFFORT", 100_000)
     hard = "M = { type = 'int' }\nK = { type = 'int' }"
     kinds = [(f.kind, f.rule, f.input) for f in faults("M * M * M == K * K * K + 30 * K + 7777777", "", variables=hard)]
     assert ("unknown", "r0", None) in kinds

@@ -109,7 +109,7 @@ def test_nothing_depends_on_the_order_of_sets() -> None:
         "kept = data(of, *(row(of, sm=sm, **facts) for sm in (80, 90)))\n"
         "results = Results.of(kept).tables[0]\n"
         "print(results, suggest(results, kept, ['partitions', 'boundaries']))\n"
-        f"print([check(load_table(file)) for file in {sorted(map(str, CASES.glob('[c-d]*.toml')))!r}])"
+        f"print([check(load_table(file)) for file in {sorted(map(str, CASES.glob('[!e]*.toml')))!r}])"
     )
     done = [
         subprocess.run(
