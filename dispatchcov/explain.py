@@ -70,11 +70,15 @@ def _predicate_lines(
 ) -> list[str]:
     chosen = [table.predicates[index] for index in indices]
     width = max((len(predicate.text) for predicate in chosen), default=0)
+    words = {predicate.index: WORDS[outcomes[predicate.index]] for predicate in chosen}
+    word_width = max(5, *map(len, words.values())) if words else 0
     lines = []
     for predicate in chosen:
         seen = show({name: facts[name] for name in table.names if name in predicate.reads})
-        word = WORDS[outcomes[predicate.index]]
-        lines.append(f"    {kind}{word:<5}  {predicate.text:<{width}}  {seen}{_sides(predicate.expr, facts)}")
+        word = words[predicate.index]
+        lines.append(
+            f"    {kind}{word:<{word_width}}  {predicate.text:<{width}}  {seen}{_sides(predicate.expr, facts)}"
+        )
     return lines
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dispatchcov.errors import ExpressionError, known
 from dispatchcov.expr_nodes import (
     FUNCTIONS,
+    MAX_FACT,
     NAME,
     OPERATORS,
     RELATIONS,
@@ -45,7 +46,7 @@ from dispatchcov.expr_nodes import (
 from dispatchcov.expr_parse import INT_LIMIT, LANGUAGE, MAX_DEPTH, MAX_TEXT, parse
 
 __all__ = [
-    "FUNCTIONS", "INT_LIMIT", "LANGUAGE", "MAX_DEPTH", "MAX_TEXT", "NAME", "OPERATORS", "RELATIONS",
+    "FUNCTIONS", "INT_LIMIT", "LANGUAGE", "MAX_DEPTH", "MAX_FACT", "MAX_TEXT", "NAME", "OPERATORS", "RELATIONS",
     "And", "Bin", "Call", "Compare", "Const", "Expr", "Facts", "In", "Neg", "Not", "Or", "Value", "Var",
     "check_divisors", "check_type", "children", "divisions", "evaluate", "join", "may_divide_by_zero", "names",
     "negate", "parse", "rebuild", "size", "substitute", "to_python", "to_text", "walk",

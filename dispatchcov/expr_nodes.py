@@ -10,6 +10,9 @@ from typing import TypeAlias
 Value: TypeAlias = int | str | bool
 Facts: TypeAlias = Mapping[str, Value]
 
+MAX_FACT = 1 << 256
+"""Integer facts are below it in magnitude: more than any size is, and as much as a record holds."""
+
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 FUNCTIONS = ("min", "max", "ceildiv")
 

@@ -14,7 +14,7 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
 ``close``    the final rows of a context that has any: ``context``, ``test``, ``phase``, ``rows``: for each a list of
              id, view, vector, hardware, kernel, inputs, selected, launched, observed, checked
 ``outcome``  ``test``, ``outcome``
-``partial``  ``reason``: absence proves nothing in this run
+``partial``  ``reason``: absence proves nothing in this run; "the run did not end" is taken back by ``end``
 ``note``     ``text``: something to know about this run
 ``end``      the process ended in order
 ===========  ====================================================================================================
@@ -185,6 +185,3 @@ def plain(value: Any) -> Any:
     if type(value).__name__ in ("bool_", "bool"):
         return bool(value)
     return operator.index(value)
-
-
-_plain = plain  # until trace.py uses the public name

@@ -16,7 +16,7 @@ from dispatchcov.decide import DEFAULT_MACHINE, Decision, View
 from dispatchcov.digest import digest, rules_digest
 from dispatchcov.errors import FactsError, brief, known
 from dispatchcov.explain import explain
-from dispatchcov.expr import Value
+from dispatchcov.expr import MAX_FACT, Value
 from dispatchcov.parts import (
     EVIDENCE,
     Bin,
@@ -141,8 +141,14 @@ def _typed(op: str, variable: Variable, value: object) -> Value:
         return str.__str__(value)  # str() of a member of an Enum of strings is not its value
     if variable.type == "int" and not isinstance(value, bool):
         try:
-            return operator.index(value)  # type: ignore[arg-type]  # that it has no index is what is asked
+            number = operator.index(value)  # type: ignore[arg-type]  # that it has no index is what is asked
         except (TypeError, ValueError):
             pass
+        else:
+            if abs(number) < MAX_FACT:
+                return number
+            raise FactsError(
+                f"{op}: expected {variable.name} to be an integer of at most 256 bits, got {brief(number)}"
+            )
     got = f"{type(value).__name__} {brief(value)}"
     raise FactsError(f"{op}: expected {variable.name} to be {variable.domain()}, got {got}")

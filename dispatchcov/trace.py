@@ -14,7 +14,7 @@ from typing import Any
 
 from dispatchcov.decide import Decision
 from dispatchcov.errors import DataError
-from dispatchcov.shard import _plain
+from dispatchcov.shard import plain
 
 
 class TraceWriter:
@@ -33,7 +33,7 @@ class TraceWriter:
         if self.error is None:
             line = {**line_of(decision), "test": test, "phase": phase, "machine": decision.machine, "pid": os.getpid()}
             try:
-                os.write(self._fd, json.dumps(line, separators=(",", ":"), default=_plain).encode() + b"\n")
+                os.write(self._fd, json.dumps(line, separators=(",", ":"), default=plain).encode() + b"\n")
             except OSError as error:
                 self.error = error
 
@@ -43,13 +43,15 @@ class TraceWriter:
 
 
 def line_of(decision: Decision) -> dict[str, Any]:
-    """What a decision says about itself, as plain dictionaries and lists."""
+    """What a decision says about itself, as plain dictionaries and lists; :class:`FactsError` for facts of a wrong
+    type, which a recorder that has met like ones does not look at.
+    """
     table = decision.table
     return {
         "op": table.op,
         "rule": decision.rule,
         "kernel": decision.kernel,
-        "facts": decision.facts,
+        "facts": table.facts(decision.facts or {}, domain=False),
         "predicates": {p.text: bool(decision.vector >> p.index & 1) for p in table.predicates},
         "fallbacks": [
             {"rule": reason.rule, "failed": list(reason.failed), "values": dict(reason.values), "sole": reason.sole}

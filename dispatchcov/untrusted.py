@@ -13,11 +13,10 @@ from itertools import chain
 from typing import Any, BinaryIO, NoReturn
 
 from dispatchcov.errors import DataError
-from dispatchcov.expr import Value
+from dispatchcov.expr import MAX_FACT, Value
 from dispatchcov.records import Inputs
 
 MAX_COUNT = (1 << 63) - 1
-MAX_FACT = 1 << 256
 MAX_KNOWN = 1 << 16
 _HEXADECIMAL = re.compile("[0-9a-f]{1,4096}")
 

@@ -104,7 +104,7 @@ def test_a_guard_that_divides_by_zero_ends_the_decision() -> None:
     assert table.explain(**facts) == (
         "demo::scale  N=0 sm=80 dtype=float16 bias=true\n"
         "  vec4: no decision, sm % N == 0 divides by zero: ZeroDivisionError\n"
-        "    true   bias         bias=true\n"
+        "    true       bias         bias=true\n"
         "    undefined  sm % N == 0  N=0 sm=80, sm % N divides by zero"
     )
     with pytest.raises(ZeroDivisionError):
@@ -115,7 +115,7 @@ def test_a_predicate_that_is_not_read_may_divide_by_zero() -> None:
     text = guarded("N != 0 and sm % N == 0").explain(N=0, sm=80, dtype="float16", bias=True)
     assert text.endswith(
         "  vec4: no, N != 0 is false\n"
-        "    false  N != 0       N=0\n"
+        "    false      N != 0       N=0\n"
         "    undefined  sm % N == 0  N=0 sm=80, sm % N divides by zero\n"
         "  plain: selected, kernel Plain"
     )

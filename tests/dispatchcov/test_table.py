@@ -208,3 +208,11 @@ def test_repr_and_explain() -> None:
     assert fp4.explain(M=0, N=1, K=2, block_size=1, dtype="float16", bias=False, sm=90, native=False).startswith(
         "fp4ops::matmul_nvfp4  M=0 N=1 K=2 block_size=1 dtype=float16 bias=false sm=90 native=false\n  empty: selected"
     )
+
+
+@pytest.mark.parametrize("value", [1 << 256, -(1 << 256), 4**20000], ids=["least", "negative", "huge"])
+def test_integers_that_no_record_can_hold(value: int) -> None:
+    given = {"N": value, "sm": 90, "dtype": "float16", "bias": True}
+    with pytest.raises(FactsError, match=r"expected N to be an integer of at most 256 bits, got <\d+ bits>"):
+        TABLE.facts(given, domain=False)
+    assert TABLE.facts({**given, "N": (1 << 256) - 1}, domain=False)["N"] == (1 << 256) - 1
