@@ -39,12 +39,13 @@ class Verdict:
 def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen value
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
     _known_names(results, limits)
+    failures = [f"records are damaged: {problem}" for problem in results.problems]
     if not results.tables and results.partial:
         note = f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged"
-        return Verdict((), (note,), partial=True)
+        return Verdict(tuple(failures), (note,), partial=True)
     if not results.tables:
-        return Verdict(("no dispatch table was given and none decided anything: nothing was judged",), no_data=True)
-    failures = [f"records are damaged: {problem}" for problem in results.problems]
+        failures.append("no dispatch table was given and none decided anything: nothing was judged")
+        return Verdict(tuple(failures), no_data=True)
     notes = [f"partial run ({reason}): {SPARED}" for reason in results.partial]
     notes += sorted({note for shard in results.data.shards for note in shard.notes})
     for table in results.tables:

@@ -12,6 +12,9 @@ Inputs: TypeAlias = tuple[tuple[Value, ...], ...]
 COUNTED = ("call", "run")
 """Phases whose decisions can be hits: the body of a test, or a program that is no test at all."""
 
+UNENDED = "the run did not end"
+"""Why absence proves nothing in a run that says so when it begins: a shard that ended in order takes it back."""
+
 ASSERTS = "asserts dispatch: "
 """An outcome of a test under its id with this before it says that the test asserted where its decisions went."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from itertools import chain, repeat
 from operator import itemgetter
@@ -18,7 +18,7 @@ from typing import Any
 from dispatchcov import untrusted
 from dispatchcov.errors import DataError
 from dispatchcov.expr import Value
-from dispatchcov.records import Data, Inputs, Outcome, Row, Shard
+from dispatchcov.records import UNENDED, Data, Inputs, Outcome, Row, Shard
 from dispatchcov.shard import WIDTH
 from dispatchcov.shard_lines import FIELDS, ShardLines
 from dispatchcov.untrusted import MAX_COUNT, integer, open_regular, refuse, show, text
@@ -44,10 +44,23 @@ def read_shard(path: str | os.PathLike[str]) -> Data:
     return _read(os.fspath(path), None)
 
 
-def read_shards(paths: Sequence[str]) -> list[Data]:
-    """What each of ``paths`` holds; raises :class:`DataError` as :func:`read_shard` does."""
+def read_shards(paths: Sequence[str], *, refuse: Container[str] = ()) -> list[Data]:
+    """What each of ``paths`` holds. One that is not readable is a shard without rows whose problem says why; if it is
+    in ``refuse``, the :class:`DataError` of :func:`read_shard` is raised.
+    """
     parser = untrusted.Lines(remember=len(paths) > 1)
-    return [_read(path, parser) for path in paths]
+    return [_read(path, parser) if path in refuse else _kept(path, parser) for path in paths]
+
+
+def _kept(path: str, parser: untrusted.Lines) -> Data:
+    try:
+        return _read(path, parser)
+    except DataError as error:
+        problem = str(error).removeprefix(path).lstrip(":").strip()
+        line = problem if not problem.startswith("1: ") else f"line {problem}"
+        return Data(
+            shards=(Shard(os.path.basename(path), "", "", 0, "", 0, problems=(f"nothing of it is kept: {line}",)),)
+        )
 
 
 def _read(name: str, parser: untrusted.Lines | None) -> Data:
@@ -74,7 +87,8 @@ def records(lines: ShardLines) -> Data:
     rows += reader.each(reader.entries_in_progress())
     about = (head.name, head.run, head.host, head.pid, head.started, lines.number)
     lists = (tuple(lines.problems), tuple(lines.notes), tuple(lines.sources))
-    shard = Shard(*about, tuple(lines.partial), lines.ended > 0, *lists)
+    partial = tuple(reason for reason in lines.partial if reason != UNENDED or not lines.ended)
+    shard = Shard(*about, partial, lines.ended > 0, *lists)
     ends = {value["test"]: value["outcome"] for _, value in lines.outcomes}
     outcomes = tuple(map(_make_outcome, zip(repeat(head.name), ends, ends.values(), strict=False)))
     return Data(tuple(lines.tables.values()), (shard,), tuple(_added_up(rows)), outcomes)

@@ -32,7 +32,10 @@ def shards_beside(data_file: Path) -> list[str]:
 
 
 def load(data_file: Path, *, shards: bool = True) -> Data:
-    """What ``data_file`` and, with ``shards``, the shards beside it hold; :class:`DataError` if there is neither."""
+    """What ``data_file`` and, with ``shards``, the shards beside it hold; :class:`DataError` if there is neither.
+
+    A shard that cannot be read does not keep the others from being read: it has no rows and a problem that says why.
+    """
     path = os.fspath(data_file)
     beside = shards_beside(path) if shards else []
     with _undisturbed():
@@ -53,16 +56,18 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
 
     ``paths`` are shards, data files or directories that hold some; without any, the shards beside ``data_file``. With
     ``remove`` the inputs are removed once the data file is written, but for shards that had problems or whose process
-    still runs. Raises :class:`DataError`, before anything is changed, if an input cannot be read or there is none.
+    still runs. Raises :class:`DataError`, before anything is changed, if there is no input or one cannot be read, but
+    for shards that were not named themselves: of these the data file holds what :func:`load` gives.
     """
     path = os.fspath(data_file)
     with _alone(path), _undisturbed():
-        inputs = [name for given in paths for name in _inputs(os.fspath(given))] or shards_beside(path)
+        named = [os.fspath(given) for given in paths]
+        inputs = [name for given in named for name in _inputs(given)] or shards_beside(path)
         inputs = [name for name in dict.fromkeys(inputs) if not _same(name, path)]
         there = [read(path)] if os.path.lexists(path) else []
         merged = {name: read(name) for name in inputs if is_sqlite(name)}
         single = [name for name in inputs if name not in merged]
-        shards = dict(zip(single, read_shards(single), strict=True))
+        shards = dict(zip(single, read_shards(single, refuse=named), strict=True))
         data = merge(*there, *merged.values(), *shards.values())
         if not there and not data.shards:
             raise DataError(f"{path}: no data: expected a data file, shards beside it or paths with some, got none")

@@ -106,6 +106,15 @@ def test_combine_keeps_inputs_and_merging_twice_changes_nothing(capsys: pytest.C
     assert not Path("a").exists()
 
 
+def test_combine_names_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4)
+    Path(".dispatchcov.host.1.000000000000.jsonl").write_text("damaged\n")
+    capsys.readouterr()
+    assert main(["combine"]) == 0
+    assert "records are damaged: .dispatchcov.host.1.000000000000.jsonl: nothing of it" in capsys.readouterr().err
+    assert main(["report", "--complete"]) == 2
+
+
 def test_erase(capsys: pytest.CaptureFixture[str]) -> None:
     run(4)
     assert main(["erase"]) == 0

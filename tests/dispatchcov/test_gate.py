@@ -141,3 +141,9 @@ def test_damaged_records_are_a_failure() -> None:
     bad = Shard("bad.jsonl", "run", "host", 2, "2026-01-01T00:00:00+00:00", 3, problems=("line 3: not JSON",))
     result = verdict(Data(records.tables, (*records.shards, bad), records.rows, records.outcomes))
     assert result.failures == ("records are damaged: bad.jsonl: line 3: not JSON",)
+
+
+@pytest.mark.parametrize("partial", [(), ("interrupted",)])
+def test_damaged_records_without_a_table_are_a_failure(partial: tuple[str, ...]) -> None:
+    bad = Shard("bad.jsonl", "run", "host", 2, "2026-01-01T00:00:00+00:00", 3, partial, problems=("line 2: not JSON",))
+    assert "records are damaged: bad.jsonl: line 2: not JSON" in verdict(Data(shards=(bad,))).failures

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+import re
 import shutil
 import socket
 import sqlite3
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from dispatchcov import data_file, data_file_read, store
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.recorder import Recorder
-from dispatchcov.records import Data, Outcome, Row, Shard, TableText
+from dispatchcov.records import UNENDED, Data, Outcome, Row, Shard, TableText
 from dispatchcov.shard import COUNTS
 from dispatchcov.store import combine, erase, load, merge, save, shards_beside
 from tests.dispatchcov.recording import demo, facts, run_script, totals
@@ -480,6 +481,50 @@ def test_a_shard_with_a_problem_is_combined_but_not_removed(path: str) -> None:
     assert load(path) == data
 
 
+BROKEN = [
+    (b"\0" * 100, r"line 1: expected a shard, whose first line is .*"),
+    (b'{"k":"shard","format":9}\n', r"line 1: expected shard format 1, got 9; a later version of dispatchcov wrote it"),
+    (None, r"expected a shard, cannot read it: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN)
+def test_a_shard_that_cannot_be_read_is_named_and_the_others_are_kept(
+    path: str, content: bytes | None, message: str
+) -> None:
+    record_run(path)
+    bad = Path(f"{path}.host.1.000000000000.jsonl")
+    if content is None:
+        bad.symlink_to("nowhere")
+    else:
+        bad.write_bytes(content)
+    for data in (load(path), combine(path, remove=True), load(path)):
+        assert totals(data.rows) == {(f"t.py::{t}", "call"): (3, 0, 0, 0) for t in "ab"}
+        problems = {one.name: one.problems for one in data.shards if one.problems}
+        assert list(problems) == [bad.name]
+        assert re.fullmatch(f"nothing of it is kept: {message}", problems[bad.name][0])
+    assert shards_beside(path) == [str(bad)]
+    bad.unlink()
+    assert load(path) == data
+
+
+def test_a_shard_that_cannot_be_read_in_a_directory_does_not_keep_others_out(path: str, tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    record_run(str(tmp_path / "machine" / ".dispatchcov"))
+    (tmp_path / "machine" / ".dispatchcov.host.1.000000000000.jsonl").write_bytes(b"no\n")
+    data = combine(path, [tmp_path / "machine"])
+    assert totals(data.rows) == {(f"t.py::{t}", "call"): (3, 0, 0, 0) for t in "ab"}
+    assert sum(len(one.problems) for one in data.shards) == 1
+
+
+def test_a_run_that_did_not_end_is_partial_and_one_that_ended_is_not(path: str) -> None:
+    with Recorder(path) as recorder:
+        recorder.partial(UNENDED)
+        recorder.partial("tests were deselected")
+        assert set(load(path).shards[0].partial) == {UNENDED, "tests were deselected"}
+    assert load(path).shards[0].partial == ("tests were deselected",)
+
+
 def test_a_shard_whose_process_still_runs_is_combined_but_not_removed(path: str) -> None:
     with Recorder(path) as recorder:
         recorder.enter("t", "call")
@@ -495,7 +540,7 @@ def test_a_shard_whose_process_still_runs_is_combined_but_not_removed(path: str)
 
 def test_the_shard_of_a_process_that_died_is_removed_with_its_array(path: str) -> None:
     run_script("Recorder(sys.argv[1]).start()\nrecord(demo(), facts(), kernel='Wide')\nos._exit(0)", path)
-    assert len(os.listdir(os.path.dirname(path))) == 2
+    assert len(os.listdir(os.path.dirname(path))) == 3
     assert totals(combine(path, remove=True).rows) == {("", "run"): (1, 1, 0, 0)}
     assert os.listdir(os.path.dirname(path)) == [".dispatchcov"]
 
