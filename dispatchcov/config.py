@@ -68,7 +68,8 @@ def _from_file(file: Path) -> Mapping[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: expected a readable TOML file: {error}") from None
-    values = document.get("tool", {}).get("dispatchcov", {})
+    tool = document.get("tool", {})
+    values = tool.get("dispatchcov", {}) if isinstance(tool, dict) else {}
     if not isinstance(values, dict):
         raise UsageError(f"{file}: expected [tool.dispatchcov] to be a table, got {values!r}")
     return {key: _placed(file.parent, key, value) for key, value in values.items()}
@@ -146,6 +147,8 @@ def percent(value: object, where: str) -> float:
 def evidence(items: tuple[str, ...], where: str) -> frozenset[str]:
     """The evidence named in ``items``, each possibly a comma-separated list."""
     names = [part.strip() for item in items for part in item.split(",") if part.strip()]
+    if items and not names:
+        raise UsageError(f"{where}: expected one or more of {', '.join(EVIDENCE)}, got none")
     for name in names:
         if name not in EVIDENCE:
             raise UsageError(f"{where}: unknown evidence {name!r}; {known(name, EVIDENCE)}")

@@ -5,6 +5,7 @@ or fixture asks.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     from dispatchcov.session import Session
 
 OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored")
+ONLY_TELLS = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+"""Options of pytest with which it tells something and runs nothing: the records stay as they are."""
+
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 UNDO: pytest.StashKey[Any] = pytest.StashKey()
+OUR_TABLE = re.compile(r"""tool["']?\s*\.\s*["']?dispatchcov|^\s*["']?dispatchcov["']?\s*[.=]""", re.M)
+"""``[tool.dispatchcov]`` however TOML lets one write it, and little else."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +89,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "the test fails unless its decisions reach the partition",
     )
     given = {name: config.getoption(f"dispatch_{name}", None) for name in OPTIONS}
+    if any(config.getoption(name, False) for name in ONLY_TELLS):
+        return
     if all(value is None for value in given.values()) and not _mentioned(config):
         return
     from dispatchcov import checks
@@ -105,7 +113,7 @@ def _mentioned(config: pytest.Config) -> bool:
     if any(name.startswith("DISPATCHCOV_") for name in os.environ):
         return True
     try:
-        return "tool.dispatchcov" in (config.rootpath / "pyproject.toml").read_text(encoding="utf-8")
+        return OUR_TABLE.search((config.rootpath / "pyproject.toml").read_text(encoding="utf-8")) is not None
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -117,6 +125,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    session = config.stash.get(SESSION, None)
+    if session is not None:
+        session.close()  # a run that ended before it began: wrong usage of another plugin, say
     undo = config.stash.get(UNDO, None)
     if undo is not None:
         undo()
@@ -130,7 +141,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     if items:
         session = items[0].config.stash.get(SESSION, None)
         if session is not None:
-            session.recorder.partial("tests were deselected")
+            session.partial("tests were deselected")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -161,7 +172,7 @@ def _phase(item: pytest.Item, phase: str) -> Generator[None]:
     marked = item.get_closest_marker("dispatch") is not None or "dispatch_trace" in getattr(item, "fixturenames", ())
     if session is None and not marked:
         return (yield)
-    from dispatchcov import session as work
+    from dispatchcov import session_tests as work
 
     with work.phase(session, item, phase):
         return (yield)
@@ -210,6 +221,6 @@ def dispatch_trace(request: pytest.FixtureRequest) -> DispatchTrace:
     """The decisions of this test: ``decisions``, ``assert_reached``, ``assert_kernel``, ``assert_fallback``,
     ``assert_not_reached``.
     """
-    from dispatchcov import session as work
+    from dispatchcov import session_tests as work
 
     return work.trace_for(request.node)

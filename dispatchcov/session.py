@@ -16,24 +16,17 @@ if TYPE_CHECKING:
     from dispatchcov.observers.torch_profiler import TorchObserver
 
 from dispatchcov import config, store
-from dispatchcov.assertions import DispatchTrace
 from dispatchcov.config import Settings
-from dispatchcov.decide import Decision
 from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
-from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
-from dispatchcov.records import ASSERTS
+from dispatchcov.recorder import Recorder
+from dispatchcov.records import UNENDED
 from dispatchcov.report import REPORTS, render, write
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
-from dispatchcov.table import Table, known_tables
+from dispatchcov.table import Table
 from dispatchcov.trace import TraceWriter
-
-RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
-DECISIONS: pytest.StashKey[list[Decision]] = pytest.StashKey()
-BEFORE_CALL: pytest.StashKey[int] = pytest.StashKey()
-TRACE: pytest.StashKey[DispatchTrace] = pytest.StashKey()
 
 
 def report_type(value: str) -> tuple[str, str]:
@@ -54,15 +47,38 @@ def report_type(value: str) -> tuple[str, str]:
 def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: bool) -> Session | None:
     """The session that options, configuration and environment ask for, started; None if they ask for none.
 
-    Inside ``dispatchcov run`` pytest records for that run and judges nothing itself.
+    Where another run records, ``dispatchcov run`` or a test that started this pytest, it records for that run and
+    judges nothing itself; started by a test, what it leaves out does not make that run partial. One that is asked for a
+    report judges by itself: inside a test as a run apart, in a data file of its own, else together with what is there.
     """
-    settings = config.read(root, given)
+    other, in_test = config.RUN in os.environ and not worker, "PYTEST_CURRENT_TEST" in os.environ
+    apart = (config.RUN, config.DATA, config.TABLE) if other and in_test else ()
+    settings = config.read(root, given, {name: value for name, value in os.environ.items() if name not in apart})
     asked = config.asks(settings) or any(value is not None for value in given.values())
     if not asked and config.RUN not in os.environ:
         return None
-    session = Session(settings, worker=worker or not asked)
+    if not asked:
+        settings = config.read(root, given)
+    elif apart and os.path.abspath(settings.data) == os.environ.get(config.DATA):
+        raise UsageError(
+            f"pytest inside a test of a recorded run: expected a --dispatch-data of its own, got {settings.data}, "
+            "which is that run's"
+        )
+    elif other:
+        settings = replace(settings, append=True)
+    session = Session(settings, worker=worker or not asked, inside=not asked and in_test)
     session.start()
+    if not worker:
+        session.partial(UNENDED)
     return session
+
+
+def _writable(path: str, option: str, *, folder: bool = False) -> None:
+    """Raises :class:`UsageError`, before any test runs, if ``path`` is given and no file (``folder``) can be there."""
+    if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise UsageError(f"{option}: expected a folder to write {path} into, got none")
+    if path and not folder and os.path.isdir(path):
+        raise UsageError(f"{option}: expected a file to write to, got the folder {path}")
 
 
 def _absolute(spec: str) -> str:
@@ -71,10 +87,14 @@ def _absolute(spec: str) -> str:
 
 @dataclass
 class Session:
-    """One pytest process. A worker only records; the controller also merges, measures, judges and reports."""
+    """One pytest process. A worker only records; the controller also merges, measures, judges and reports.
+
+    ``inside``: a test of the run started this pytest.
+    """
 
     settings: Settings
     worker: bool = False
+    inside: bool = False
     recorder: Recorder = field(init=False)
     observer: TorchObserver | None = None
     verdict: Verdict | None = None
@@ -87,10 +107,9 @@ class Session:
     def start(self) -> None:
         """Check the settings, clear the records of earlier runs, and record from now on."""
         self.reports = [report_type(value) for value in self.settings.report]
-        for _, destination in self.reports:
-            folder = os.path.dirname(os.path.abspath(destination))
-            if destination and not os.path.isdir(folder):
-                raise UsageError(f"--dispatch-report: expected a folder to write {destination} into, got none")
+        for kind, destination in self.reports:
+            _writable(destination, "--dispatch-report", folder=bool(REPORTS[kind].file))
+        _writable(self.settings.trace, "--dispatch-trace")
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
         data = os.path.abspath(self.settings.data)
         self.tables = config.tables(self.settings.table)
@@ -99,11 +118,17 @@ class Session:
             run = os.environ.get(config.RUN, "")
         else:
             run = uuid.uuid4().hex
+            if self.settings.append and os.path.lexists(data):
+                store.load(data, shards=False)  # an error before the tests, not after them
             if not self.settings.append:
                 store.erase(data)
                 if self.settings.trace:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(self.settings.trace)
+        if self.settings.observe:
+            from dispatchcov.observers.evidence import observer
+
+            self.observer = observer(self.settings.observe)
         tracer = TraceWriter(os.path.abspath(self.settings.trace)) if self.settings.trace else None
         self.data = data
         self.recorder = Recorder(data, run=run, tracer=tracer, judges=self.tables).start()
@@ -113,12 +138,8 @@ class Session:
             self._set(config.DATA, data)
             if self.settings.table:
                 self._set(config.TABLE, ",".join(map(_absolute, self.settings.table)))
-        if self.settings.observe:
-            from dispatchcov.observers.evidence import observer
-
-            self.observer = observer(self.settings.observe)
-            if not self.observer.available:
-                self.recorder.remark(f"observing with {self.settings.observe}: no CUDA device, nothing was observed")
+        if self.observer is not None and not self.observer.available:
+            self.recorder.remark(f"observing with {self.settings.observe}: no CUDA device, nothing was observed")
 
     def check(self, tables: Iterable[Table]) -> None:
         """Look for static faults of ``tables``, each once, if that was asked for."""
@@ -151,6 +172,11 @@ class Session:
             for note in attest(self.recorder, self.observer.stop()).notes:
                 self.recorder.remark(f"{test}: {note}")
 
+    def partial(self, reason: str) -> None:
+        """Absence proves nothing in this run, unless another run's test started it."""
+        if not self.inside:
+            self.recorder.partial(reason)
+
     def _set(self, name: str, value: str) -> None:
         self._environment[name] = os.environ.get(name)
         os.environ[name] = value
@@ -164,12 +190,7 @@ class Session:
 
     def finish(self) -> None:
         """Stop recording; in the controller merge, measure, judge and write the reports."""
-        self.recorder.stop()
-        for name, value in self._environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        self.close()
         if self.worker:
             return
         try:
@@ -177,6 +198,16 @@ class Session:
         except DispatchcovError as error:
             self.verdict = Verdict((str(error),), no_data=True)
             self.report = "\n".join(text_report.verdict_lines(self.verdict))
+
+    def close(self) -> None:
+        """Stop recording and put the environment back, once."""
+        self.recorder.stop()
+        while self._environment:
+            name, value = self._environment.popitem()
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
     def _judge(self) -> None:
         lost = [error for error in (self.recorder.lost, self.recorder.trace_lost) if error]
@@ -191,14 +222,14 @@ class Session:
         faults = [f for found in self.findings.values() for f in found if f.severity == "error"]
         failures = (*lost, *(f"{f.where}: {f.kind}: {f.message}" for f in faults), *verdict.failures)
         verdict = replace(verdict, failures=failures)
-        self.verdict = verdict
-        printed: list[str] = []
         for kind, destination in self.reports:
-            text = render(kind, results, verdict)
             if destination:
-                self.written.append(write(kind, destination, text))
-            else:
-                printed.append(text)
+                try:
+                    self.written.append(write(kind, destination, render(kind, results, verdict)))
+                except UsageError as error:
+                    verdict = replace(verdict, failures=(*verdict.failures, str(error)))
+        self.verdict = verdict
+        printed = [render(kind, results, verdict) for kind, destination in self.reports if not destination]
         if not any(kind.startswith("term") for kind, _ in self.reports):
             printed.insert(0, "\n".join([*text_report.totals_lines(results), *text_report.verdict_lines(verdict)]))
         self.report = "\n".join(printed)
@@ -213,81 +244,10 @@ class Session:
         return self.verdict is not None and not self.verdict.ok
 
 
-@contextlib.contextmanager
-def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[None]:
-    """Count under ``item`` and phase ``name``; without a session a recorder in memory lives as long as the test."""
-    if session is not None:
-        recorder = session.recorder
-    else:
-        if RECORDER not in item.stash:
-            item.stash[RECORDER] = Recorder(None).start()
-        recorder = item.stash[RECORDER]
-    if name == "setup" and wants_decisions(item):
-        item.stash[DECISIONS] = []
-    context = recorder.enter(item.nodeid, name)
-    context.raw = item.stash.get(DECISIONS, None)
-    if name == "call":
-        item.stash[BEFORE_CALL] = len(context.raw or ())
-    try:
-        with session.observed(item.nodeid) if session and name == "call" else contextlib.nullcontext():
-            yield
-        if name == "call":
-            check_markers(item)
-            if session is not None and asserts(item):
-                session.recorder.outcome(ASSERTS + item.nodeid, "passed")
-    finally:
-        recorder.enter("", "session")
-        if session is None and name == "teardown":
-            item.stash[RECORDER].stop()
-            del item.stash[RECORDER]
-
-
-def wants_decisions(item: pytest.Item) -> bool:
-    """Does a marker or the fixture ask for the decisions of ``item``?"""
-    fixtures = getattr(item, "fixturenames", ())
-    return item.get_closest_marker("dispatch") is not None or "dispatch_trace" in fixtures
-
-
-def asserts(item: pytest.Item) -> bool:
-    """Did ``item``, by a marker or the fixture, assert where its decisions went?"""
-    trace = item.stash.get(TRACE, None)
-    return item.get_closest_marker("dispatch") is not None or (trace is not None and trace.asserted)
-
-
-def trace_for(item: pytest.Item) -> DispatchTrace:
-    """The decisions of ``item`` from its setup on, as they come."""
-    if DECISIONS not in item.stash:
-        item.stash[DECISIONS] = []
-        recorder = active()
-        if recorder is None:
-            recorder = Recorder(None).start()
-            recorder.enter(item.nodeid, "call")
-            item.addfinalizer(recorder.stop)
-        recorder.list_in(item.stash[DECISIONS])
-    decisions: list[Decision] = item.stash[DECISIONS]
-    return item.stash.setdefault(TRACE, DispatchTrace(decisions, evidence_of, known_tables))
-
-
-def check_markers(item: pytest.Item) -> None:
-    """Fail ``item`` unless its decisions do what each ``dispatch`` marker asks."""
-    __tracebackhide__ = True
-    for marker in item.iter_markers("dispatch"):
-        decisions = item.stash[DECISIONS][item.stash[BEFORE_CALL] :]
-        failure = ""
-        try:
-            check_marker(DispatchTrace(decisions, evidence_of, known_tables), marker.args, marker.kwargs)
-        except (AssertionError, UsageError) as error:
-            failure = str(error)
-        if failure:
-            path, line, _ = item.location
-            pytest.fail(f"{failure}\n(marker of {path}:{(line or 0) + 1})", pytrace=False)
-
-
 def only_last_failed(session: Session, config: pytest.Config) -> None:
-    """``--lf`` leaves files out without deselecting their tests; it is asked before tests of this run pass."""
-    plugin = config.pluginmanager.get_plugin("lfplugin")
-    if plugin is not None and plugin.active and plugin.lastfailed:
-        session.recorder.partial("only tests that failed last time")
+    """``--lf`` leaves files out without deselecting their tests; pytest has a plugin for that while it does so."""
+    if config.pluginmanager.has_plugin("lfplugin-collskip"):
+        session.partial("only tests that failed last time")
 
 
 def partial_reasons(session: Session, run: pytest.Session) -> None:
@@ -295,6 +255,7 @@ def partial_reasons(session: Session, run: pytest.Session) -> None:
     option = run.config.option
     reasons = {
         "only tests were collected": option.collectonly,
+        "only fixtures were set up": option.setuponly or option.setupplan,
         "single tests were named": any("::" in argument for argument in run.config.args),
         "stopped before the end": run.shouldstop or run.shouldfail,
         "interrupted": run.exitstatus == pytest.ExitCode.INTERRUPTED,
@@ -302,34 +263,4 @@ def partial_reasons(session: Session, run: pytest.Session) -> None:
     }
     for reason, applies in reasons.items():
         if applies:
-            session.recorder.partial(reason)
-
-
-def evidence_of(decision: Decision) -> set[str]:
-    """The evidence that a recorded decision has so far."""
-    if not isinstance(decision, RecordedDecision):
-        return set()
-    counts = decision.counts
-    named = ((LAUNCHED, "launched"), (OBSERVED, "observed"), (CHECKED, "checked"))
-    return {"selected"} | {name for index, name in named if counts[index]}
-
-
-def check_marker(trace: DispatchTrace, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """What ``@pytest.mark.dispatch`` asks of the decisions of a test; raises ``AssertionError`` or
-    :class:`UsageError`.
-    """
-    allowed = ("kernel", "fallback", "evidence")
-    for name in kwargs:
-        if name not in allowed:
-            raise UsageError(f"mark.dispatch: unknown argument {name!r}; {known(name, allowed)}")
-    if not args and not kwargs:
-        raise UsageError("mark.dispatch: expected a partition name, kernel=... or fallback={...}")
-    fallback = kwargs.get("fallback", {})
-    if isinstance(fallback, str):
-        fallback = {fallback: None}
-    for partition in args:
-        trace.assert_reached(partition, evidence=kwargs.get("evidence", ()), kernel=kwargs.get("kernel"))
-    if not args and "kernel" in kwargs:
-        trace.assert_kernel(kwargs["kernel"])
-    for rule, because in fallback.items():
-        trace.assert_fallback(rule, because=because)
+            session.partial(reason)

@@ -89,7 +89,7 @@ LEAVES = {
     "expr_nodes": {"errors"},
     "formula": set(),
     "records": {"expr", "expr_nodes"},
-    "pytest_plugin": {"session", "config", "checks", "errors", "assertions"},
+    "pytest_plugin": {"session", "session_tests", "config", "checks", "errors", "assertions"},
     "cli": {"commands", "errors", "table_commands", "missing_commands"},
 }
 

@@ -62,12 +62,18 @@ def test_a_broken_file(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool]\ndispatchcov = 3")
     with pytest.raises(UsageError, match="to be a table, got 3"):
         config.read(tmp_path, {}, {})
+    (tmp_path / "pyproject.toml").write_text("tool = 3")
+    assert config.read(tmp_path, {}, {}) == config.Settings()
 
 
 def test_evidence_may_be_a_comma_separated_list() -> None:
     assert config.evidence(("launched,checked", "selected"), "x") == {"launched", "checked", "selected"}
     with pytest.raises(UsageError, match="--dispatch-evidence: unknown evidence 'launch'; did you mean 'launched'"):
         config.evidence(("launch",), "--dispatch-evidence")
+    for nothing in ("", " , "):
+        with pytest.raises(UsageError, match=r"x: expected one or more of selected, .*, got none"):
+            config.evidence((nothing,), "x")
+    assert config.evidence((), "x") == frozenset()
 
 
 def test_a_table_from_a_file_or_an_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
