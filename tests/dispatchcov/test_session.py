@@ -22,7 +22,7 @@ def test_pytest_in_a_test(tmp_path):
     )
     shutil.copy("small.toml", tmp_path)
     arguments = [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *{arguments}, str(tmp_path)]
-    environment = {{**os.environ, "PYTHONPATH": os.getcwd()}}
+    environment = {{**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}}
     done = subprocess.run(arguments, capture_output=True, text=True, cwd={cwd}, env=environment)
     assert done.returncode == {status}, done.stdout + done.stderr
     assert {message!r} in done.stdout + done.stderr
@@ -103,7 +103,8 @@ def test_what_runs_no_tests_leaves_the_records_alone(project: pytest.Pytester, o
 
 
 def test_a_run_that_another_plugin_ends_before_it_begins(project: pytest.Pytester) -> None:
-    project.makeconftest("import pytest\ndef pytest_configure(config): raise pytest.UsageError('not today')")
+    last = "@pytest.hookimpl(trylast=True)\ndef pytest_configure(config): raise pytest.UsageError('not today')"
+    project.makeconftest(f"import pytest\n{last}")
     assert run(project, "--dispatch-report", test_scale=GREEN).ret == pytest.ExitCode.USAGE_ERROR
     assert not [name for name in os.environ if name.startswith("DISPATCHCOV_")]
     project.makeconftest("")
