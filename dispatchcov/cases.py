@@ -1,7 +1,9 @@
 """Predicates over several variables, exactly, where all but one have few values in a box: case by case.
 
 With the others fixed to the values of one case, each predicate reads one variable and :mod:`dispatchcov.domain` has
-its classes. So the smallest input of a box is that of the best case, and a box without one is proved empty.
+its classes. So the smallest input of a box is that of the best case, and a box without one is proved empty. Where a
+variable is read only through expressions of it alone that have few values, as ``min(128, max(16, M))`` has, the
+smallest value for each of these stands for all.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator
 
 from dispatchcov import expr as ex
 from dispatchcov.boxes import Axis, Boxes, state
-from dispatchcov.domain import Class, bits, classes, rank, runs, size
+from dispatchcov.domain import Class, bits, classes, rank, representatives, runs, size
 from dispatchcov.expr import Value
 from dispatchcov.found import Found
 from dispatchcov.table import Predicate
@@ -26,7 +28,7 @@ class Cases:
 
     def __init__(self, boxes: Boxes) -> None:
         self.boxes = boxes
-        self._values: dict[tuple[str, int], tuple[Value, ...] | None] = {}
+        self._values: dict[tuple[object, ...], tuple[Value, ...] | None] = {}
         self._classes: dict[tuple[str, tuple[str, ...]], tuple[Class, ...] | None] = {}
 
     def smallest(self, box: int, demanded: list[Predicate]) -> Found | None:
@@ -48,7 +50,8 @@ class Cases:
 
     def _split(self, box: int, demanded: list[Predicate]) -> dict[str, tuple[Value, ...]] | None:
         """The fewest variables, with their values in ``box``, without which each of ``demanded`` reads at most one."""
-        few = {axis.variable.name: values for axis in self._axes(demanded) if (values := self._few(axis, box))}
+        axes = self._axes(demanded)
+        few = {axis.variable.name: values for axis in axes if (values := self._few(axis, box, demanded))}
         fixed: set[str] = set()
         for predicate in sorted(demanded, key=lambda item: len(item.reads)):
             left = sorted(predicate.reads - fixed)
@@ -64,14 +67,24 @@ class Cases:
     def _axes(self, demanded: list[Predicate]) -> list[Axis]:
         return [axis for axis in self.boxes.axes if any(axis.variable.name in p.reads for p in demanded)]
 
-    def _few(self, axis: Axis, box: int) -> tuple[Value, ...] | None:
-        """The values that ``box`` allows on ``axis``, smallest first, if they are few."""
-        key = axis.variable.name, box & axis.mask
+    def _few(self, axis: Axis, box: int, demanded: list[Predicate]) -> tuple[Value, ...] | None:
+        """The values that ``box`` allows on ``axis``, smallest first, if they are few; of values that are the same to
+        ``demanded``, one is enough.
+        """
+        reading = [predicate for predicate in demanded if axis.variable.name in predicate.reads]
+        key = axis.variable.name, box & axis.mask, *(predicate.index for predicate in reading)
         if key not in self._values:
-            self._values[key] = self._values_of(axis, box)
+            self._values[key] = self._values_of(axis, box, reading)
         return self._values[key]
 
-    def _values_of(self, axis: Axis, box: int) -> tuple[Value, ...] | None:
+    def _values_of(self, axis: Axis, box: int, reading: list[Predicate]) -> tuple[Value, ...] | None:
+        trees = dict.fromkeys(tree for predicate in reading for tree in _own(predicate.expr, axis.variable.name))
+        if not axis.variable.values and not any(isinstance(tree, ex.Var) for tree in trees):
+            chosen = {(axis.classes[place].true, axis.classes[place].undefined) for place in axis.chosen(box)}
+            stand = representatives(axis.variable, self.boxes.own(axis.variable), tuple(trees), MAX_VALUES)
+            if stand is not None:
+                allowed = (value for value, outcome in stand.items() if outcome in chosen)
+                return tuple(sorted(allowed, key=lambda value: rank(axis.variable, value)))
         found: list[Value] = []
         for value in self._all(axis, [axis.classes[place] for place in axis.chosen(box)]):
             found.append(value)
@@ -130,7 +143,7 @@ class Cases:
         """The smallest value on ``axis`` whose class ``box`` allows and at which ``reduced`` are as it demands."""
         name = axis.variable.name
         if axis.variable.values:
-            values = self._few(axis, box) or ()
+            values = self._few(axis, box, reduced) or ()
             return next((v for v in values if all(self._allowed(box, p, *bits([p], {name: v})) for p in reduced)), None)
         own = axis.decides
         chosen = {(axis.classes[place].true, axis.classes[place].undefined) for place in axis.chosen(box)}
@@ -140,3 +153,13 @@ class Cases:
             ):
                 return item.value
         return None
+
+
+def _own(tree: ex.Expr, name: str) -> Iterator[ex.Expr]:
+    """The largest parts of ``tree`` that read ``name`` and nothing else."""
+    names = ex.names(tree)
+    if names == {name}:
+        yield tree
+    elif name in names:
+        for part in ex.children(tree):
+            yield from _own(part, name)

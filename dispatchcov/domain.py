@@ -100,6 +100,33 @@ def runs(variable: Variable, predicates: Sequence[Predicate]) -> dict[tuple[int,
     return found
 
 
+def representatives(
+    variable: Variable, predicates: Sequence[Predicate], trees: Sequence[ex.Expr], most: int
+) -> dict[int, tuple[int, int]] | None:
+    """The smallest value of an ``int`` variable without listed values for each outcome of ``predicates`` together with
+    each value of ``trees``, mapped to that outcome (true and undefined bits); None if there are more than ``most``.
+    """
+    found: dict[tuple[object, ...], int] = {}
+    for ray in rays(variable):
+        try:
+            shapes = [(predicate, analyse(predicate.expr, ray)) for predicate in predicates]
+            forms = [analyse(tree, ray) for tree in trees]
+        except NotAnalysedError:
+            return None
+        for key, span, k in _places(ray, shapes, forms):
+            grows = any(span.growths(k)[len(shapes) :])
+            if span.count > LIMIT or (grows and span.end is None):
+                return None
+            for at in range(k, span.end or 0, span.period) if grows else (k,):
+                values = key, *(part.at(at) for part in span.parts[len(shapes) :])
+                value = ray.at(at)
+                if values not in found or rank(variable, value) < rank(variable, found[values]):
+                    found[values] = value
+                if len(found) > most:
+                    return None
+    return {value: key for (key, *_), value in found.items()}  # type: ignore[misc]  # the first is always an outcome
+
+
 def outcome(tree: ex.Expr, facts: ex.Facts) -> bool | None:
     """The value of a predicate for ``facts``; None if it divides by zero."""
     try:
@@ -168,16 +195,21 @@ def _ray_classes(ray: Ray, shapes: list[tuple[Predicate, Shape]]) -> dict[tuple[
     return found
 
 
-def _places(ray: Ray, shapes: list[tuple[Predicate, Shape]]) -> Iterator[tuple[tuple[int, int], Span, int]]:
-    """The outcomes at each position of one period of each interval of ``ray``, with the interval and the position."""
-    if not shapes:
+def _places(
+    ray: Ray, shapes: list[tuple[Predicate, Shape]], more: Sequence[Shape] = ()
+) -> Iterator[tuple[tuple[int, int], Span, int]]:
+    """The outcomes at each position of one period of each interval of ``ray``, with the interval and the position.
+
+    The parts of the interval are those of ``shapes``, then of ``more``.
+    """
+    if not shapes and not more:
         yield (0, 0), Span(0, ray.length, 1, ()), 0
         return
     bits = [1 << predicate.index for predicate, _ in shapes]
-    for span in align([shape for _, shape in shapes]):
+    for span in align([*(shape for _, shape in shapes), *more]):
         for k in range(span.start, span.start + span.count):
             true = undefined = 0
-            for bit, part in zip(bits, span.parts, strict=True):
+            for bit, part in zip(bits, span.parts, strict=False):
                 value = part.at(k)
                 if value is None:
                     undefined |= bit

@@ -63,6 +63,7 @@ OTHER = st.sampled_from(
 )
 SHARED = st.sampled_from(
     ["a < b", "a * b >= 12", "a % (b * b + 1) == 0", "a == b", "a + c > 9", "a // b == 1", "b < c"]
+    + ["a % max(2, min(4, b)) == 0", "(a + 1) % 3 == b // 4", "ceildiv(a, max(1, b // 3)) <= 2"]
 )
 
 

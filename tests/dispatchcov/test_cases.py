@@ -68,6 +68,24 @@ def test_too_many_cases_are_not_tried(limit: str) -> None:
         assert space.answer([0]).reason or space.answer([0]).state == "unknown"
 
 
+CLAMPED = "min(128, max(16, K))"
+
+
+def test_a_tile_that_follows_from_an_open_range_has_few_values() -> None:
+    space = Space(table(OPEN, f"N % {CLAMPED} == 0 and N % 16 != 0 and N > 1000", ""), solving=False)
+    assert (space.answer([0]).witness, space.answer([0]).reason) == ({"N": 1003, "K": 17}, "")
+    of = table(OPEN, f"N % (2 * {CLAMPED}) == 0 and K > 40 and N % {CLAMPED} != 0", "")
+    assert Space(of, solving=False).answer([0]).state == "unreachable"
+
+
+def test_a_part_that_grows_without_end_is_not_split() -> None:
+    space = Space(table(OPEN, "N % (K // 4 + 3) == 0 and N % 16 != 0 and N > 1000", ""), solving=False)
+    assert space.notes
+    bounded = OPEN.replace("K = { type = 'int', min = 1", "K = { type = 'int', min = 1, max = 800")
+    space = Space(table(bounded, "N % (K // 4 + 3) == 0 and N % 8 != 0 and N > 1000", ""), solving=False)
+    assert (space.answer([0]).witness, space.notes) == ({"N": 1002, "K": 1}, ())
+
+
 def test_a_product_of_two_open_ranges_cannot_be_split() -> None:
     space = Space(table(OPEN, "N * K == 35 and N > 5", ""), solving=False)
     assert space.notes == ("N * K == 35 not analysed: it reads several variables, N, K",)
