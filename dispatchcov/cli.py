@@ -18,6 +18,10 @@ from dispatchcov.errors import DispatchcovError
 
 WRITTEN = {
     "json": "write the report as JSON, format 1",
+    "lcov": "write the lines of the tables with their hits as an LCOV tracefile",
+    "xml": "write the lines of the tables with their hits as Cobertura XML",
+    "markdown": "write the report as Markdown, for the summary of a job",
+    "github": "print why the gate failed as annotations of a pull request",
 }
 DATA_HELP = "where the records are kept; shards beside it are read too (default: .dispatchcov, or DISPATCHCOV_DATA)"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dispatchcov.expr import Value
 from dispatchcov.parts import show
 from dispatchcov.table import Table
+from dispatchcov.workflow_commands import command
 
 FORMAT = 1
 KINDS = ("contract", "dead", "untotal", "narrow", "redundant", "duplicate", "unknown")
@@ -85,17 +86,8 @@ def github(tables: Sequence[Table], findings: Iterable[Finding]) -> str:
         file, _, line = finding.where.rpartition(":")
         shown = f" (input: {show(finding.input)})" if finding.input is not None else ""
         title = f"dispatchcov {finding.kind}"
-        place = f"file={_property(file)},line={line},title={_property(title)}"
-        lines.append(f"::{level} {place}::{_data(finding.message + shown)}")
+        lines.append(command(level, finding.message + shown, file=file, line=line, title=title))
     return "\n".join(lines)
-
-
-def _data(value: str) -> str:
-    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(value: str) -> str:
-    return _data(value).replace(":", "%3A").replace(",", "%2C")
 
 
 RENDER = {"text": text, "json": as_json, "github": github}

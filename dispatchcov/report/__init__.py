@@ -39,6 +39,10 @@ REPORTS = {
     "term": Kind("text", function="render_short"),
     "term-missing": Kind("text"),
     "json": Kind("json", "dispatchcov.json"),
+    "lcov": Kind("lcov", "dispatchcov.lcov"),
+    "xml": Kind("cobertura", "dispatchcov.xml"),
+    "markdown": Kind("markdown", "dispatchcov.md"),
+    "github": Kind("github"),
 }
 """Every type of report, as ``--dispatch-report`` names it."""
 

@@ -78,7 +78,8 @@ def near(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def _state(item: Item) -> str:
+def state_text(item: Item) -> str:
+    """The state of a partition; ``MISSED`` where that counts, ``MISSED?`` where no input is known."""
     if item.illegal:
         return "ILLEGAL" if item.reach.hits else "illegal, not hit"
     if item.state == "missed" and item.reachable == "unknown":
@@ -91,7 +92,8 @@ def _hits(item: Item) -> str:
     return f"{item.reach.hits}/{item.at_least}" if item.at_least > 1 else str(item.reach.hits)
 
 
-def _evidence(item: Item) -> str:
+def evidence_text(item: Item) -> str:
+    """What attests a partition, what is kept apart, and its waiver if that is why it need not be hit."""
     parts = [", ".join(item.reach.evidence)] if item.reach.evidence else []
     if item.reach.apart:
         parts.append("apart: " + ", ".join(f"{count} {reason}" for reason, count in item.reach.apart))
@@ -102,7 +104,7 @@ def _evidence(item: Item) -> str:
 
 def _partitions(items: Sequence[Item], missing: bool) -> Iterator[str]:
     head = ("partition", "bin", "state", "hits", "tests", "evidence")
-    rows = [(i.name, i.detail, _state(i), _hits(i), str(len(i.reach.tests)), _evidence(i)) for i in items]
+    rows = [(i.name, i.detail, state_text(i), _hits(i), str(len(i.reach.tests)), evidence_text(i)) for i in items]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head) - 1)]
 
     def line(row: Sequence[str]) -> str:
