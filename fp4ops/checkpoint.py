@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from typing import TypeAlias, TypeVar
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fp4ops.format import check_block_size
 from fp4ops.nn import Fp4Linear, replace
 from fp4ops.problem import check_weight
 from fp4ops.quantize import Quantized
@@ -63,8 +64,11 @@ def load(module: _Module, *paths: Path, strict: bool = True) -> _Module:
 
     :param strict: whether keys that ``module`` lacks, or has and the checkpoint lacks, are errors; a wrong shape or
         dtype always is one.
-    :raises CheckpointError: with every missing, unexpected and mis-shaped key. ``module`` is unchanged then.
+    :raises CheckpointError: with every missing, unexpected and mis-shaped key, or the file that is not readable;
+        ``module`` is unchanged then. :raises FileNotFoundError: no such file.
     """
+    if not paths:
+        raise CheckpointError("expected at least one safetensors file, got none")
     tensors, sizes = _read(paths)
     state = dict(module.state_dict())
     layers: dict[str, Fp4Linear] = {}
@@ -92,13 +96,34 @@ def _read(paths: Iterable[Path]) -> tuple[_Tensors, dict[str, int]]:
     tensors: _Tensors = {}
     sizes: dict[str, int] = {}
     for path in paths:
-        with safe_open(os.fspath(path), framework="pt") as file:
-            sizes |= json.loads((file.metadata() or {}).get(_BLOCK_SIZES, "{}"))
-            for key in file.keys():  # noqa: SIM118 (not a mapping)
-                if key in tensors:
-                    raise CheckpointError(f"{key}: expected in one file only, got it again in {os.fspath(path)}")
-                tensors[key] = file.get_tensor(key)
+        try:
+            with safe_open(os.fspath(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                own = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
+        except FileNotFoundError:
+            raise
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{os.fspath(path)}: expected a safetensors file: {error}") from None
+        sizes |= _block_sizes(metadata.get(_BLOCK_SIZES, "{}"), path)
+        for key in own:
+            if key in tensors:
+                raise CheckpointError(f"{key}: expected in one file only, got it again in {os.fspath(path)}")
+        tensors |= own
     return tensors, sizes
+
+
+def _block_sizes(text: str, path: Path) -> dict[str, int]:
+    """The metadata that :func:`save` writes; whoever wrote other metadata is told what is expected."""
+    try:
+        sizes = json.loads(text)
+        if not isinstance(sizes, dict):
+            raise TypeError("not an object")
+        for size in sizes.values():
+            check_block_size(size)
+    except (ValueError, TypeError, RecursionError) as error:
+        wanted = f"{_BLOCK_SIZES} to be a JSON object of a block size for each layer"
+        raise CheckpointError(f"{os.fspath(path)}: expected {wanted}, got {text[:100]!r}: {error}") from None
+    return sizes
 
 
 def _quantized_names(tensors: _Tensors) -> list[str]:

@@ -30,11 +30,11 @@ def plain(a: Tensor, weight: Tensor, weight_scale: Tensor, weight_scale_2: Tenso
         or peek_interpreter_stack() is not None  # vmap, grad
         or _get_tracing_state() is not None  # torch.jit.trace
         or _profiler_enabled()  # it names the operator
-        or not (a.is_cpu or a.is_cuda)
         or type(a) not in _TYPES
         or type(weight) not in _TYPES
         or type(weight_scale) not in _TYPES
         or type(weight_scale_2) not in _TYPES
+        or not (a.is_cpu or a.is_cuda)
         or a.is_neg()  # imaginary parts of a conjugate: memory holds the opposite of the values
         or weight_scale_2.is_neg()
         or (bias is not None and (type(bias) not in _TYPES or bias.is_neg()))

@@ -15,6 +15,7 @@ The value of an element is ``e2m1 * (e4m3 * weight_scale_2)``, both products in 
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 import torch
@@ -37,9 +38,17 @@ def ceildiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def check_block_size(block_size: object) -> None:
+    """TypeError unless ``block_size`` is an integer (a truth value is none), ValueError unless it is at least 1."""
+    if isinstance(block_size, bool) or not isinstance(block_size, numbers.Integral | torch.SymInt):
+        raise TypeError(f"block_size: expected an integer, got {type(block_size).__name__} {block_size!r}")
+    if block_size < 1:
+        raise ValueError(f"block_size: expected at least 1, got {block_size}")
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Shapes of one NVFP4 matrix ``[N, K]``; ValueError if there is no such matrix."""
+    """Shapes of one NVFP4 matrix ``[N, K]``; ValueError, or TypeError for ``block_size``, if there is no such one."""
 
     N: int
     K: int
@@ -50,8 +59,7 @@ class Layout:
             raise ValueError(f"expected N >= 0 and K >= 0, got N = {self.N}, K = {self.K}")
         if self.K % 2:
             raise ValueError(f"K: expected an even number (two elements a byte), got {self.K}")
-        if self.block_size < 1:
-            raise ValueError(f"block_size: expected at least 1, got {self.block_size}")
+        check_block_size(self.block_size)
 
     @property
     def blocks(self) -> int:
@@ -88,7 +96,7 @@ def unpack(packed: Tensor) -> Tensor:
 
 def block_of_column(K: int, block_size: int, *, device: torch.device | str = "cpu") -> Tensor:
     """Which scale of its row each of ``K`` columns takes: int32 ``[K]``."""
-    return torch.arange(K, dtype=torch.int32, device=device) // block_size
+    return torch.arange(K, dtype=torch.int32, device=device) // max(1, min(block_size, K))  # fits 32 bits, as K does
 
 
 def one_nan_(values: Tensor) -> Tensor:

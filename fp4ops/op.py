@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from fp4ops.eager import plain
 from fp4ops.kernels import launchers
 from fp4ops.machine import machine
-from fp4ops.problem import check, prepare
+from fp4ops.problem import check, check_types, prepare
 from fp4ops.quantize import dequantize_nvfp4
 
 LIBRARY = torch.library.Library("fp4ops", "DEF")  # type: ignore[no-untyped-call]
@@ -47,11 +48,13 @@ def matmul_nvfp4(
     :param bias: ``[N]`` of the dtype of ``a``, or None.
     :param block_size: elements of a weight row that share one scale.
     :return: ``[..., N]`` of the dtype of ``a``; K = 0 gives bias or zeros.
-    :raises TypeError: a wrong dtype.
+    :raises TypeError: a wrong dtype, or what is no tensor or no block_size at all.
     :raises ValueError: shapes or devices that do not belong together, or a switch that is not understood.
     """
     if plain(a, weight, weight_scale, weight_scale_2, bias):
         return _run(a, weight, weight_scale, weight_scale_2, bias, block_size=block_size)
+    if not is_compiling():
+        check_types(a, weight, weight_scale, weight_scale_2, bias, block_size)
     result: Tensor = OP(a, weight, weight_scale, weight_scale_2, bias, block_size=block_size)
     return result
 

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from fp4ops.format import check_block_size
+
 ALIGNMENT = 16
 """Bytes that every operand's address is a multiple of: kernels load and store 16-byte vectors."""
 
@@ -52,10 +54,23 @@ Launcher: TypeAlias = Callable[[Problem, Operands], Tensor]
 """Computes ``[M, N]`` in the dtype of ``a``."""
 
 
+def check_types(
+    a: object, weight: object, weight_scale: object, weight_scale_2: object, bias: object, block_size: object
+) -> None:
+    """TypeError for what torch would take for something else: None for an empty tensor, True for 1."""
+    operands = {"a": a, "weight": weight, "weight_scale": weight_scale, "weight_scale_2": weight_scale_2, "bias": bias}
+    for name, value in operands.items():
+        if not isinstance(value, Tensor) and not (name == "bias" and value is None):
+            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    check_block_size(block_size)
+
+
 def check_weight(weight: Tensor, weight_scale: Tensor, weight_scale_2: Tensor, block_size: int) -> tuple[int, int]:
-    """N and K of an NVFP4 matrix; TypeError for a wrong dtype, ValueError for a wrong shape, device or block_size."""
-    if block_size < 1:
-        raise ValueError(f"block_size: expected at least 1, got {block_size}")
+    """N and K of an NVFP4 matrix; TypeError for a wrong dtype or a block_size that is no integer, ValueError for a
+    wrong shape, device or block_size.
+    """
+    if type(block_size) is not int or block_size < 1:
+        check_block_size(block_size)
     if weight.dtype is not torch.uint8:
         raise _wrong_dtype("weight", torch.uint8, weight)
     if weight_scale.dtype is not torch.float8_e4m3fn:
@@ -150,7 +165,9 @@ def prepare(
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """A contiguous copy at an aligned address."""
+    """A contiguous copy at an aligned address; TypeError for a sparse tensor."""
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"expected strided tensors, got layout {_name(tensor.layout)} of shape {list(tensor.shape)}")
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
@@ -169,5 +186,5 @@ def _wrong_device(name: str, other: str, device: torch.device, tensor: Tensor) -
     return ValueError(f"{name}: expected device {device} (that of {other}), got {tensor.device}")
 
 
-def _name(dtype: torch.dtype) -> str:
+def _name(dtype: torch.dtype | torch.layout) -> str:
     return str(dtype).removeprefix("torch.")

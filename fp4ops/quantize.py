@@ -31,26 +31,31 @@ def quantize_nvfp4(w: Tensor, block_size: int = 16) -> Quantized:
     largest magnitude to 6 and is rounded to e4m3 (never to zero); elements are rounded to the nearest E2M1 value, ties
     to the even code.
 
-    :param w: ``[N, K]`` of a floating dtype, K even, all elements finite.
+    :param w: ``[N, K]`` of a floating dtype, K even, all elements finite in float32.
     :param block_size: elements of a row that share one scale, at least 1; the last block of a row may be partial.
     :return: ``weight`` uint8 ``[N, K / 2]``, ``weight_scale`` float8_e4m3fn ``[N, ceil(K / block_size)]``,
         ``weight_scale_2`` float32 0-dim; on the device of ``w``.
-    :raises TypeError: ``w`` is not floating. :raises ValueError: wrong rank, odd K, bad block_size, NaN or infinity.
+    :raises TypeError: ``w`` is not floating, block_size no integer. :raises ValueError: wrong rank, odd K, bad
+        block_size, the meta device, NaN or infinity.
     """
     if not w.is_floating_point():
         raise TypeError(f"w: expected a floating dtype, got {w.dtype}")
     if w.dim() != 2:
         raise ValueError(f"w: expected shape [N, K], got {list(w.shape)}")
     nvfp4.Layout(w.shape[0], w.shape[1], block_size)
+    if w.is_meta:
+        raise ValueError("w: expected a tensor with values, got one on the meta device")
+    w = w.detach().to(torch.float32)
     if not bool(w.isfinite().all()):
-        raise ValueError("w: expected finite elements, got NaN or infinity")
-    return quantize_rows(w.detach(), block_size)
+        raise ValueError("w: expected elements that are finite in float32, got NaN or infinity")
+    return quantize_rows(w, block_size)
 
 
 def quantize_rows(w: Tensor, block_size: int) -> Quantized:
     """:func:`quantize_nvfp4` without its checks: one NaN or infinity makes every dequantised element NaN."""
     w = w.to(torch.float32)
     N, K = w.shape
+    block_size = max(1, min(block_size, K))  # a longer block would only be padded
     blocks = nvfp4.ceildiv(K, block_size)
     amax = w.abs().amax() if w.numel() else w.new_zeros(())
     # The lower bound keeps e4m3 * weight_scale_2 above zero, so nothing is divided by zero below.

@@ -191,3 +191,32 @@ def test_not_strict_lets_keys_differ_but_not_shapes(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(Model(), tmp_path / "none.safetensors")
+
+
+def test_no_file_at_all() -> None:
+    with pytest.raises(CheckpointError, match="expected at least one safetensors file, got none"):
+        load(Model())
+
+
+def test_files_that_are_no_checkpoint_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "model.safetensors", modelopt())
+    whole = path.read_bytes()
+    model = Model()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    for content in (b"", whole[:5], whole[:200], whole[:-1], b"\xff" * 64, b"no checkpoint"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: expected a safetensors file: "):
+            load(model, path)
+    with pytest.raises(CheckpointError, match="expected a safetensors file: "):
+        load(model, tmp_path)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "3", "[]", '{"body.up": "16"}', '{"body.up": true}', '{"body.up": 0}', "[" * 9999]
+)
+def test_metadata_of_another_shape_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file(modelopt(), path, {"fp4ops.block_sizes": text})
+    with pytest.raises(CheckpointError, match=r"expected fp4ops\.block_sizes to be a JSON object of a block size for"):
+        load(Model(), path)

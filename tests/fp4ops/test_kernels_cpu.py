@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatchcov.formula import holds
-from fp4ops import TABLE, ContractError, dequantize_nvfp4
+from fp4ops import TABLE, ContractError, dequantize_nvfp4, matmul_nvfp4
 from fp4ops.format import E2M1_VALUES, unpack
 from fp4ops.kernels import dequantizers, launchers
 from fp4ops.kernels.cpu import common, vec8
@@ -102,6 +102,15 @@ def elementwise(weight: torch.Tensor, scale: torch.Tensor, scale_2: torch.Tensor
 def test_vec8_steps_its_scale_as_the_column_says(chunks: int, block_size: int) -> None:
     stepped = vec8.blocks_of_pairs(chunks, block_size).flatten().tolist()
     assert stepped == [column // block_size for column in range(0, 8 * chunks, 2)]
+
+
+@pytest.mark.parametrize("M", [1, 16])
+@pytest.mark.parametrize("block_size", [1 << 31, (1 << 40) + 1, (1 << 63) - 1])
+@pytest.mark.parametrize("K", [8, 18])
+def test_blocks_of_more_than_32_bits(M: int, K: int, block_size: int) -> None:
+    call = random_call(M, 3, K, block_size=K)
+    whole = matmul_nvfp4(*call, block_size=K)
+    assert torch.equal(matmul_nvfp4(*call, block_size=block_size), whole)
 
 
 @pytest.mark.parametrize("kernel", DEQUANTIZERS)

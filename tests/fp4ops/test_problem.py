@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -68,6 +69,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("bias rank", {"bias": torch.zeros(1, 6).half()}, ValueError, r"bias: expected shape \[N\] = \[6\], got \[1, 6\]"),
     ("block_size 0", {"block_size": 0}, ValueError, "block_size: expected at least 1, got 0"),
     ("block_size -16", {"block_size": -16}, ValueError, "block_size: expected at least 1, got -16"),
+    ("block_size True", {"block_size": True}, TypeError, "block_size: expected an integer, got bool True"),
     ("block_size 8", {"block_size": 8}, ValueError, r"= \[6, 8\] \(K = 64, block_size = 8\), got \[6, 4\]"),
     ("weight device", {"weight": CALL.weight.to("meta")}, ValueError,
      r"weight_scale: expected device meta \(that of weight\), got cpu"),
@@ -93,6 +95,28 @@ def test_refused_with_a_message(changed: dict[str, Any], error: type[Exception],
     if "device" not in message:
         with pytest.raises(error, match=message):
             matmul_nvfp4(**meta)
+
+
+@pytest.mark.parametrize("block_size", [16.0, "16", None, torch.tensor(16)], ids=["float", "str", "none", "tensor"])
+def test_a_block_size_that_is_no_integer_is_refused_by_name(block_size: Any) -> None:
+    for call in (lambda: matmul_nvfp4(*CALL, block_size=block_size), lambda: prepared(CALL, block_size)):
+        with pytest.raises(TypeError, match=rf"block_size: expected an integer, got {type(block_size).__name__} "):
+            call()
+    assert prepared(CALL, np.int64(16))[0].block_size == 16  # type: ignore[arg-type]  # an integer all the same
+
+
+@pytest.mark.parametrize("M", [1, 16])
+@pytest.mark.parametrize("name", ["a", "weight", "weight_scale", "weight_scale_2", "bias"])
+def test_what_is_no_tensor_is_refused_by_name(name: str, M: int) -> None:
+    arguments: dict[str, Any] = random_call(M, 6, 64)._asdict()
+    for value in (1.0, [1], np.zeros(3), *([None] if name != "bias" else [])):
+        with pytest.raises(TypeError, match=f"{name}: expected a tensor, got {type(value).__name__}"):
+            matmul_nvfp4(**{**arguments, name: value})
+
+
+def test_sparse_activations_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"expected strided tensors, got layout sparse_coo of shape \[4, 64\]"):
+        matmul_nvfp4(**{**CALL._asdict(), "a": CALL.a.to_sparse()})
 
 
 def test_dequantize_makes_the_checks_of_the_weight() -> None:

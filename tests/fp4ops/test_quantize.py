@@ -156,13 +156,37 @@ def test_rows_with_nan_or_infinity_give_nan_everywhere() -> None:
         (torch.zeros(16), 16, ValueError, r"w: expected shape \[N, K\], got \[16\]"),
         (torch.zeros(2, 15), 16, ValueError, r"K: expected an even number \(two elements a byte\), got 15"),
         (torch.zeros(2, 16), 0, ValueError, "block_size: expected at least 1, got 0"),
-        (torch.full((2, 16), float("nan")), 16, ValueError, "w: expected finite elements, got NaN or infinity"),
-        (torch.full((2, 16), float("inf")), 16, ValueError, "w: expected finite elements, got NaN or infinity"),
+        (torch.full((2, 16), float("nan")), 16, ValueError, "w: expected elements that are finite in float32"),
+        (
+            torch.full((2, 16), 1e300, dtype=torch.float64),
+            16,
+            ValueError,
+            "w: expected elements that are finite in float",
+        ),
+        (torch.zeros(2, 16, device="meta"), 16, ValueError, "w: expected a tensor with values, got one on the meta"),
+        (torch.zeros(2, 16), True, TypeError, "block_size: expected an integer, got bool True"),
+        (torch.zeros(2, 16), 16.0, TypeError, r"block_size: expected an integer, got float 16\.0"),
+        (torch.full((2, 16), float("inf")), 16, ValueError, "w: expected elements that are finite in float32"),
     ],
 )
 def test_quantize_refuses(w: torch.Tensor, block_size: int, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         quantize_nvfp4(w, block_size)
+
+
+@pytest.mark.parametrize("block_size", [18, 1 << 31, 1 << 40, 1 << 80])
+def test_a_block_longer_than_a_row_is_the_row(block_size: int) -> None:
+    w = torch.randn(3, 18)
+    whole = quantize_nvfp4(w, 18)
+    for mine, own in zip(quantize_nvfp4(w, block_size), whole, strict=True):
+        assert torch.equal(mine.float(), own.float())
+    assert torch.equal(dequantize_nvfp4(*whole, block_size=block_size), dequantize_nvfp4(*whole, block_size=18))
+
+
+def test_any_floating_dtype_is_quantised() -> None:
+    w = torch.tensor([[1.0, -2.0], [0.5, 6.0]])
+    for dtype in (torch.float64, torch.float16, torch.float8_e4m3fn):
+        assert torch.equal(quantize_nvfp4(w.to(dtype)).weight, quantize_nvfp4(w).weight)
 
 
 def test_dequantize_refuses_another_dtype() -> None:

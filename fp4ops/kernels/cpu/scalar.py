@@ -31,6 +31,7 @@ def dequantize(
     """``[N, K]`` of ``dtype``; any even K, any block_size."""
     N = len(weight)
     scale = weight_scale.float() * weight_scale_2
+    block_size = min(block_size, K)  # fits 32 bits
     even = torch.arange(0, K, 2, dtype=torch.int32, device="cpu")
     low_block, high_block = even // block_size, (even + 1) // block_size
     out = torch.empty((N, K), dtype=dtype, device="cpu")

@@ -37,7 +37,7 @@ def dequantize(
     N = len(weight)
     words = weight.view(-1).view(torch.int32).view(N, K // 8)
     scale = weight_scale.float() * weight_scale_2
-    blocks = blocks_of_pairs(K // 8, block_size).view(-1).repeat_interleave(2)
+    blocks = blocks_of_pairs(K // 8, min(block_size, K)).view(-1).repeat_interleave(2)
     out = torch.empty((N, K), dtype=dtype, device="cpu")
     for first in range(0, N, GRID_ROWS):
         for rows in slabs(range(first, min(first + GRID_ROWS, N)), K):
