@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from dispatchcov import decide
 from dispatchcov.decide import Decision, View
 from dispatchcov.expr import Value
+from dispatchcov.flight import RAISED, RETURNED, Flight
 from dispatchcov.shard import WIDTH
 
 SELECTED, LAUNCHED, OBSERVED, CHECKED = range(WIDTH)
@@ -31,6 +32,8 @@ class Counting(Protocol):
 
     @property
     def counts(self) -> Any: ...
+    @property
+    def flight(self) -> Flight | None: ...
     def attest(self, decision: RecordedDecision, evidence: int) -> None: ...
 
 
@@ -90,8 +93,9 @@ class Cell:
 class RecordedDecision(Decision):
     """A decision with its facts, vector and fallback reasons."""
 
-    __slots__ = ("cell",)
+    __slots__ = ("cell", "flown")
     cell: Cell
+    flown: tuple[Flight, int] | None
 
     def __init__(self, cell: Cell, values: tuple[Value, ...]) -> None:
         self.cell = cell
@@ -111,9 +115,14 @@ class RecordedDecision(Decision):
         return self.cell.final or tuple(recorder.counts[slot : slot + WIDTH])
 
     def __enter__(self) -> RecordedDecision:
-        observer = self.cell.context.recorder.observer
-        if observer is not None:
-            observer.enter(self)
+        recorder = self.cell.context.recorder
+        flight = recorder.flight
+        if flight is not None and self.values is not None:
+            self.flown = flight, flight.begin(self.cell.view.pack, self.cell.id, self.values)
+        else:
+            self.flown = None
+        if recorder.observer is not None:
+            recorder.observer.enter(self)
         return self
 
     def __exit__(
@@ -122,5 +131,8 @@ class RecordedDecision(Decision):
         recorder = self.cell.context.recorder
         if recorder.observer is not None:
             recorder.observer.leave()
+        if self.flown is not None:
+            flight, number = self.flown
+            flight.end(number, RETURNED if kind is None else RAISED)
         if kind is None:
             recorder.attest(self, LAUNCHED)

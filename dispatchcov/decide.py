@@ -23,6 +23,7 @@ from dispatchcov import generate
 from dispatchcov.errors import FactsError
 from dispatchcov.explain import explain
 from dispatchcov.expr import Value, may_divide_by_zero
+from dispatchcov.flight import Pack
 from dispatchcov.formula import blame, holds, leaves, settle
 from dispatchcov.parts import Rule, show
 
@@ -147,7 +148,7 @@ class View:
 
     :meth:`of` makes it, under the lock of :func:`activate`: a view knows which recorder is on from its first decision.
     ``vector`` gives the outcomes of all predicates for facts in the order of the table's variables, ``hardware`` those
-    of them that are hardware, ``extend`` widens bounds; ``ranged`` are the positions of the integers that do not list
+    of them that are hardware, ``pack`` writes an entry of the flight recorder, ``extend`` widens bounds; ``ranged`` are the positions of the integers that do not list
     their values. A view that is bound counts decisions for known cells by itself, all others through the recorder.
     """
 
@@ -163,6 +164,7 @@ class View:
         self.decide.__qualname__ = self.decide.__name__ = f"decide[{table.op}]"
         self.vector: Callable[[tuple[Value, ...]], int] = names["_vector"]
         self.hardware: Callable[[tuple[Value, ...]], tuple[Value, ...]] = names["_hardware"]
+        self.pack: Pack = names["_pack"]
         self.extend: Callable[[list[Any], list[Any], tuple[Value, ...]], None] = names["_extend"]
         self.ranged = tuple(table.names.index(name) for name in generate.ranged(table))
         self.recorder: Recording | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatchcov.errors import FactsError
 from dispatchcov.expr import Value, may_divide_by_zero, to_python
+from dispatchcov.flight import BEGUN, FACTS, entry
 from dispatchcov.formula import Every, Formula, Leaf, Opposite
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def namespace(
         "_Untotal": FactsError,
         "_Zero": ZeroDivisionError,
         "_cells": {},
+        "_entry": entry(min(len(table.variables), FACTS)).pack_into,
         "_new": object.__new__,
         "_on": False,
         "_remembered": remembered,
@@ -69,7 +71,7 @@ def source(table: Table) -> str:
     predicates: those over one variable are remembered by its value in ``_bits_<variable>``, where the bit after the
     last predicate says that the value is outside its domain. ``_count`` counts facts that are inside the bounds of a
     plain cell and hands all others to ``_note``; ``_extend`` widens the bounds. ``_hardware`` gives the values of the
-    hardware variables.
+    hardware variables, ``_pack`` writes an entry of the flight recorder.
     """
     facts = ", ".join(table.names)
     hardware = "".join(f"{name}, " for name in table.hardware)
@@ -80,7 +82,7 @@ def source(table: Table) -> str:
     remembered = (f"_remembered(_bits_{name}, _outcomes_{name}, {name})" for name in table.names)
     lines += [f"    _v = {' | '.join(remembered)}", *_several(table), "    return _v"]
     lines += ["def _hardware(_facts):", f"    {facts}, = _facts", f"    return ({hardware})"]
-    lines += [*_count(table, facts, hardware, total), *_extend(table, facts)]
+    lines += [*_pack(table, facts), *_count(table, facts, hardware, total), *_extend(table, facts)]
     for variable in table.variables:
         lines += _outcomes(table, variable)
     return "\n".join([*lines, ""])
@@ -134,6 +136,17 @@ def _tests(predicates: Iterable[Predicate]) -> list[str]:
 def ranged(table: Table) -> tuple[str, ...]:
     """The variables whose least and greatest values are kept: integers that do not list their values."""
     return tuple(variable.name for variable in table.variables if variable.type == "int" and not variable.values)
+
+
+def _pack(table: Table, facts: str) -> list[str]:
+    codes = [f"_code_{v.name}.get({v.name}, -1)" if v.type == "enum" else v.name for v in table.variables][:FACTS]
+    lines = ["def _pack(_map, _place, _number, _cell, _facts):", f"    {facts}, = _facts"]
+    lines.append(f"    _entry(_map, _place, _number, _cell, {BEGUN}, {len(codes)}, {', '.join(codes)})")
+    for variable in table.variables:
+        if variable.type == "enum":
+            places = {value: place for place, value in enumerate(variable.values)}
+            lines.append(f"_code_{variable.name} = {places!r}")
+    return lines
 
 
 def _count(table: Table, facts: str, hardware: str, total: bool) -> list[str]:

@@ -188,6 +188,8 @@ def pytest_runtest_makereport(
     if session is not None:
         outcome = ("xfailed" if report.skipped else "xpassed") if hasattr(report, "wasxfail") else report.outcome
         session.outcome(item.nodeid, report.when or call.when, outcome)
+        if report.failed and report.when == "call":
+            session.tell_launches(item, report)
     return report
 
 

@@ -20,6 +20,7 @@ from dispatchcov.cells import CHECKED, LAUNCHED, OBSERVED, SELECTED, Cell, Conte
 from dispatchcov.decide import Decision, View
 from dispatchcov.errors import UsageError
 from dispatchcov.expr import Value
+from dispatchcov.flight import Flight
 from dispatchcov.journal import Journal
 from dispatchcov.shard import ShardWriter
 from dispatchcov.table import Table
@@ -78,6 +79,11 @@ class Recorder:
     def counts(self) -> MutableSequence[int]:
         """The counts of all cells, four a slot."""
         return self.journal.counts
+
+    @property
+    def flight(self) -> Flight | None:
+        """The ring of the last launches, if there is room for it."""
+        return self.journal.shard.flight if self.journal.shard is not None else None
 
     # --- on and off -------------------------------------------------------------------------------------------------
 
@@ -180,6 +186,10 @@ class Recorder:
     def outcome(self, test: str, outcome: str) -> None:
         """Keep how ``test`` ended."""
         self._line({"k": "outcome", "test": test, "outcome": outcome})
+
+    def retry(self, test: str) -> None:
+        """``test`` begins again: its decisions so far count as those of an earlier try."""
+        self._line({"k": "retry", "test": test})
 
     def remark(self, text: str) -> None:
         """Keep something to know about this run."""

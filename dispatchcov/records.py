@@ -12,6 +12,9 @@ Inputs: TypeAlias = tuple[tuple[Value, ...], ...]
 COUNTED = ("call", "run")
 """Phases whose decisions can be hits: the body of a test, or a program that is no test at all."""
 
+EARLIER_TRY = "earlier try"
+"""The phase of what a test decided before it was run again: only its last try can hit something."""
+
 UNENDED = "the run did not end"
 """Why absence proves nothing in a run that says so when it begins: a shard that ended in order takes it back."""
 

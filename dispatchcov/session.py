@@ -114,6 +114,7 @@ class Session:
         data = os.path.abspath(self.settings.data)
         self.tables = config.tables(self.settings.table)
         self.check(self.tables)
+        crashed: list[str] = []
         if self.worker:
             run = os.environ.get(config.RUN, "")
         else:
@@ -121,6 +122,7 @@ class Session:
             if self.settings.append and os.path.lexists(data):
                 store.load(data, shards=False)  # an error before the tests, not after them
             if not self.settings.append:
+                crashed = store.crashes(data)
                 store.erase(data)
                 if self.settings.trace:
                     with contextlib.suppress(FileNotFoundError):
@@ -138,6 +140,8 @@ class Session:
             self._set(config.DATA, data)
             if self.settings.table:
                 self._set(config.TABLE, ",".join(map(_absolute, self.settings.table)))
+        for note in crashed:
+            self.recorder.remark(f"the run before this one: {note}")
         if self.observer is not None and not self.observer.available:
             self.recorder.remark(f"observing with {self.settings.observe}: no CUDA device, nothing was observed")
 
@@ -187,6 +191,13 @@ class Session:
         self._outcomes[test] = outcome if worst == "passed" or phase == "setup" else worst
         if phase == "teardown":
             self.recorder.outcome(test, self._outcomes.pop(test))
+
+    def tell_launches(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Add the last launches of a test to the report of its failure."""
+        from dispatchcov.session_tests import LAUNCHES
+
+        if launches := item.stash.get(LAUNCHES, []):
+            report.sections.append(("dispatch: last launches", "\n".join(launches)))
 
     def finish(self) -> None:
         """Stop recording; in the controller merge, measure, judge and write the reports."""

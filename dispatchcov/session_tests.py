@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 from dispatchcov.assertions import DispatchTrace
 from dispatchcov.decide import Decision
 from dispatchcov.errors import UsageError, known
+from dispatchcov.flight import BEGUN, RAISED, RETURNED
+from dispatchcov.flight_read import told
 from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
 from dispatchcov.records import ASSERTS
 from dispatchcov.table import known_tables
@@ -22,6 +24,10 @@ RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
 DECISIONS: pytest.StashKey[list[Decision]] = pytest.StashKey()
 BEFORE_CALL: pytest.StashKey[int] = pytest.StashKey()
 TRACE: pytest.StashKey[DispatchTrace] = pytest.StashKey()
+TRIED: pytest.StashKey[bool] = pytest.StashKey()
+LAUNCHES: pytest.StashKey[list[str]] = pytest.StashKey()
+SHOWN = 5
+ENDS = {BEGUN: "not ended", RETURNED: "returned", RAISED: "raised"}
 
 
 @contextlib.contextmanager
@@ -33,8 +39,12 @@ def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[Non
         if RECORDER not in item.stash:
             item.stash[RECORDER] = Recorder(None).start()
         recorder = item.stash[RECORDER]
-    if name == "setup" and wants_decisions(item):
-        item.stash[DECISIONS] = []
+    if name == "setup":
+        if session is not None and item.stash.get(TRIED, False):
+            recorder.retry(item.nodeid)
+        item.stash[TRIED] = True
+        if wants_decisions(item):
+            item.stash[DECISIONS] = []
     context = recorder.enter(item.nodeid, name)
     context.raw = item.stash.get(DECISIONS, None)
     if name == "call":
@@ -46,11 +56,26 @@ def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[Non
             check_markers(item)
             if session is not None and asserts(item):
                 session.recorder.outcome(ASSERTS + item.nodeid, "passed")
+    except Exception:
+        item.stash[LAUNCHES] = last_launches(recorder)
+        raise
     finally:
         recorder.enter("", "session")
         if session is None and name == "teardown":
             item.stash[RECORDER].stop()
             del item.stash[RECORDER]
+
+
+def last_launches(recorder: Recorder) -> list[str]:
+    """The last launches of the test in progress, as the flight recorder has them, each as a person reads it."""
+    if recorder.flight is None:
+        return []
+    cells = {cell.id: cell for cell in recorder.context.cells}
+    found = [(launch, cells[launch.cell]) for launch in recorder.flight.last() if launch.cell in cells]
+    return [
+        f"{told(launch, cell.view.table, cell.vector, cell.first)}: {ENDS[launch.state]}"
+        for launch, cell in found[-SHOWN:]
+    ]
 
 
 def wants_decisions(item: pytest.Item) -> bool:

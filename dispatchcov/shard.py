@@ -4,7 +4,8 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
 
 ===========  ====================================================================================================
 ``shard``    first line: ``format`` (1), ``name`` (this file's, kept by copies), ``run``, ``host``, ``pid``,
-             ``started`` (ISO 8601, UTC), ``counts`` (name of the array's file, "" if there is none)
+             ``started`` (ISO 8601, UTC), ``counts`` (name of the array's file, "" if there is none), ``flight``
+             (that of the flight recorder's, :mod:`dispatchcov.flight`)
 ``table``    ``digest``, ``op``, ``source``, ``text``: before its first view
 ``source``   ``digest``, ``kernel``, ``sha256`` of the kernel's sources
 ``view``     ``id``, ``digest``, ``machine``: a table as decided on a machine, before its first row
@@ -15,6 +16,7 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
              id, view, vector, hardware, kernel, inputs, selected, launched, observed, checked
 ``outcome``  ``test``, ``outcome``
 ``partial``  ``reason``: absence proves nothing in this run; "the run did not end" is taken back by ``end``
+``retry``    ``test``: it begins again, and what it decided before this line counts as an ``earlier try``
 ``note``     ``text``: something to know about this run
 ``end``      the process ended in order
 ===========  ====================================================================================================
@@ -31,7 +33,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import datetime
-import errno
 import json
 import mmap
 import operator
@@ -42,13 +43,14 @@ from collections.abc import MutableSequence
 from typing import Any
 
 from dispatchcov.errors import DataError
+from dispatchcov.flight import FLIGHT, Flight, reserve
 
 FORMAT = 1
 SLOTS = 4096
 WIDTH = 4
 SUFFIX = ".jsonl"
 COUNTS = ".counts"
-_NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+COMPANIONS = (COUNTS, FLIGHT)
 
 
 def shard_name(data_file: str) -> str:
@@ -73,7 +75,10 @@ class ShardWriter:
         self._map: mmap.mmap | None = None
         self._counts_fd = -1
         self.counts: MutableSequence[int] = [0] * (SLOTS * WIDTH)
+        self.flight: Flight | None = None
         self._create_array()
+        with contextlib.suppress(OSError, ValueError):
+            self.flight = Flight(self.path + FLIGHT)
         head = {
             "k": "shard",
             "format": FORMAT,
@@ -83,6 +88,7 @@ class ShardWriter:
             "pid": os.getpid(),
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "counts": os.path.basename(self.path) + COUNTS if self.mapped else "",
+            "flight": os.path.basename(self.flight.path) if self.flight else "",
         }
         self.write([head])
 
@@ -110,7 +116,7 @@ class ShardWriter:
     def _remap(self, size: int) -> None:
         """Map ``size`` bytes of the array's file, which may have grown; slots keep their places and counts."""
         old = os.fstat(self._counts_fd).st_size
-        _reserve(self._counts_fd, old, size - old)
+        reserve(self._counts_fd, old, size - old)
         grown = mmap.mmap(self._counts_fd, size)
         self._unmap()
         self._map = grown
@@ -154,30 +160,22 @@ class ShardWriter:
         self.write([{"k": "end"}])
         self.release()
         if not self.pending:
-            with contextlib.suppress(OSError):
-                os.unlink(self.path + COUNTS)
+            for companion in COMPANIONS:
+                with contextlib.suppress(OSError):
+                    os.unlink(self.path + companion)
 
     def release(self) -> None:
         """Let go of the files without saying that the process ended."""
         self._unmap()
         self.counts = [0] * (SLOTS * WIDTH)
+        if self.flight is not None:
+            self.flight.close()
+            self.flight = None
         for fd in (self._fd, self._counts_fd):
             if fd >= 0:
                 with contextlib.suppress(OSError):
                     os.close(fd)
         self._fd = self._counts_fd = -1
-
-
-def _reserve(fd: int, start: int, size: int) -> None:
-    """Set ``size`` bytes aside: without that a full disk would be SIGBUS at the first store, not an error here."""
-    try:
-        os.posix_fallocate(fd, start, size)
-    except (OSError, AttributeError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_FALLOCATE:
-            raise
-        while size:
-            written = os.pwrite(fd, bytes(min(size, 1 << 16)), start)
-            start, size = start + written, size - written
 
 
 def plain(value: Any) -> Any:

@@ -20,13 +20,14 @@ MAX_PROBLEMS = 20
 _CHUNK = 1 << 22
 _ROW = "id, view (integers), vector (hex), hardware (list of values), kernel (text), inputs (equal lists of values)"
 FIELDS = {
-    "shard": "name, run, host, started, counts (text) and pid",
+    "shard": "name, run, host, started, counts, flight (text) and pid",
     "table": "digest, op, source, text (text)",
     "view": "id (integer), digest of a table before it, machine (text)",
     "row": f"context (integer), test, phase (text), {_ROW} and slot or four counts",
     "close": f"context (integer), test, phase (text), rows (lists of {_ROW}, four counts)",
     "outcome": "test, outcome (text)",
     "partial": "reason (text)",
+    "retry": "test (text)",
     "note": "text (text)",
     "end": "nothing else",
 }
@@ -43,7 +44,7 @@ class ShardLines:
 
     ``closes`` and ``outcomes``: number and object of each line of these kinds. ``closed``: the contexts that a
     ``close`` line ended. ``open``: number and object of each ``row`` line of the others. ``ended``: number of the
-    ``end`` line, or 0.
+    ``end`` line, or 0. ``retries``: number of the last ``retry`` line of each test that has one.
     """
 
     def __init__(self, path: str, parser: untrusted.Lines | None = None) -> None:
@@ -51,6 +52,8 @@ class ShardLines:
         self.parser = parser or untrusted.Lines(remember=False)
         self.head: Shard | None = None
         self.array_name = ""
+        self.flight_name = ""
+        self.retries: dict[str, int] = {}
         self.number = 0
         self.ended = 0
         self.problems: list[str] = []
@@ -134,11 +137,11 @@ class ShardLines:
         if type(number) is not int or number != FORMAT:
             later = "; a later version of dispatchcov wrote it" if type(number) is int and number > FORMAT else ""
             raise DataError(f"{where}: expected shard format {FORMAT}, got {show(number)}{later}")
-        texts = [value.get(key, "") for key in ("name", "run", "host", "started", "counts")]
+        texts = [value.get(key, "") for key in ("name", "run", "host", "started", "counts", "flight")]
         pid = value.get("pid")
         if set(map(type, texts)) != {str} or type(pid) is not int or not 0 <= pid < 1 << 32:
             raise DataError(f"{where}: expected a line 'shard' with {FIELDS['shard']}, got {show(value)}")
-        name, run, host, started, self.array_name = texts
+        name, run, host, started, self.array_name, self.flight_name = texts
         self.head = Shard(name or os.path.basename(self.path), run, host, pid, started, 0)
 
     def take(self, lines: Iterable[tuple[int, Any]]) -> None:
@@ -172,6 +175,8 @@ class ShardLines:
             self.views[integer(value["id"])] = (self.tables[digest].digest, text(value["machine"]))
         elif kind == "row":
             self.open[integer(value["id"])] = (number, value)
+        elif kind == "retry":
+            self.retries[text(value["test"])] = number
         elif kind == "partial":
             self.partial[text(value["reason"])] = None
         elif kind == "note":

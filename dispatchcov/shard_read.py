@@ -18,7 +18,8 @@ from typing import Any
 from dispatchcov import untrusted
 from dispatchcov.errors import DataError
 from dispatchcov.expr import Value
-from dispatchcov.records import UNENDED, Data, Inputs, Outcome, Row, Shard
+from dispatchcov.flight_read import beside, in_flight
+from dispatchcov.records import COUNTED, EARLIER_TRY, UNENDED, Data, Inputs, Outcome, Row, Shard
 from dispatchcov.shard import WIDTH
 from dispatchcov.shard_lines import FIELDS, ShardLines
 from dispatchcov.untrusted import MAX_COUNT, integer, open_regular, refuse, show, text
@@ -86,7 +87,8 @@ def records(lines: ShardLines) -> Data:
         rows = reader.each(reader.final_entries())
     rows += reader.each(reader.entries_in_progress())
     about = (head.name, head.run, head.host, head.pid, head.started, lines.number)
-    lists = (tuple(lines.problems), tuple(lines.notes), tuple(lines.sources))
+    notes = (*lines.notes, *(in_flight(lines) if not lines.ended else ()))
+    lists = (tuple(lines.problems), notes, tuple(lines.sources))
     partial = tuple(reason for reason in lines.partial if reason != UNENDED or not lines.ended)
     shard = Shard(*about, partial, lines.ended > 0, *lists)
     ends = {value["test"]: value["outcome"] for _, value in lines.outcomes}
@@ -107,6 +109,8 @@ class _Rows:
         entries = list(chain.from_iterable(every))
         if not entries:
             return []
+        if self.lines.retries:
+            return None
         try:
             ids, views, vectors, hardware, kernels, inputs, *counts = zip(*entries, strict=True)
             facts = list(chain.from_iterable(inputs))
@@ -143,7 +147,7 @@ class _Rows:
         rows = []
         for number, test, phase, entry, finished in entries:
             try:
-                row = self._row(test, phase, entry, finished)
+                row = self._row(number, test, phase, entry, finished)
             except (LookupError, TypeError, ValueError):
                 kind = "close" if finished else "row"
                 self.lines.problem(number, f"expected a line {kind!r} with {FIELDS[kind]}, got {show(entry)}")
@@ -152,10 +156,11 @@ class _Rows:
                     rows.append(row)
         return rows
 
-    def _row(self, test: str, phase: str, entry: list[Any], finished: bool) -> Row:
+    def _row(self, number: int, test: str, phase: str, entry: list[Any], finished: bool) -> Row:
         _, view, vector, hardware, kernel, inputs, *counts = entry
         selected, launched, observed, checked = untrusted.counts(counts, WIDTH)
         digest, machine = self.lines.views[view]
+        phase = EARLIER_TRY if number < self.lines.retries.get(test, 0) and phase in COUNTED else phase
         return Row(
             self.name, digest, machine, test, phase, untrusted.bits(vector), untrusted.facts(hardware),
             text(kernel), selected, launched, observed, checked, untrusted.inputs(inputs), finished,
@@ -188,7 +193,7 @@ class _Rows:
     def _from_array(self, slot: Any) -> list[int]:
         """The counts in ``slot``; a row that the array does not know was selected at least once."""
         if self.array is None:
-            self.array = _array(self.lines.path, self.lines.array_name)
+            self.array = beside(self.lines.path, self.lines.array_name, MAX_ARRAY)
         start = WIDTH * (slot if integer(slot) >= 0 else refuse(slot))
         counts = list(self.array[start : start + WIDTH])
         return counts if any(counts) else [1] + [0] * (WIDTH - 1)
@@ -196,17 +201,6 @@ class _Rows:
 
 def _different(inputs: list[list[Value]]) -> Inputs:
     return (tuple(inputs[0]),) if len(inputs) == 1 else tuple(dict.fromkeys(map(tuple, inputs)))
-
-
-def _array(shard: str, name: str) -> array[int]:
-    """The array called ``name`` beside ``shard``; empty if there is none or it is not a plain file there."""
-    found = array("q")
-    path = os.path.join(os.path.dirname(shard), name)
-    if name and name == os.path.basename(name) and not os.path.islink(path):
-        with contextlib.suppress(DataError), open_regular(path, "counts", MAX_ARRAY) as stream:
-            data = stream.read(MAX_ARRAY)
-            found.frombytes(data[: len(data) // 8 * 8])
-    return found
 
 
 def _added_up(rows: list[Row]) -> list[Row]:

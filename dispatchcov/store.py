@@ -12,16 +12,17 @@ from collections.abc import Iterable, Iterator
 from dispatchcov.data_file import is_data_file, is_sqlite, write
 from dispatchcov.data_file_read import read
 from dispatchcov.errors import DataError
+from dispatchcov.flight_read import IN_FLIGHT
 from dispatchcov.merge import merge
 from dispatchcov.records import Data, Shard
-from dispatchcov.shard import COUNTS
+from dispatchcov.shard import COMPANIONS
 from dispatchcov.shard_read import read_shard, read_shards
 from dispatchcov.untrusted import reason
 
 __all__ = ["combine", "erase", "load", "merge", "read_shard", "save", "shards_beside"]
 
 _SHARD = re.compile(r"\.[^.]+\.\d+\.[0-9a-f]{12}\.jsonl")
-_OURS = re.compile(rf"({_SHARD.pattern}({re.escape(COUNTS)})?|\.[0-9a-f]{{12}}\.tmp)")
+_OURS = re.compile(rf"({_SHARD.pattern}({'|'.join(map(re.escape, COMPANIONS))})?|\.[0-9a-f]{{12}}\.tmp)")
 
 Path = str | os.PathLike[str]
 
@@ -75,8 +76,21 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
         if remove:
             _remove(merged)
             done = [name for name, found in shards.items() if any(map(_done, found.shards))]
-            _remove(file for name in done for file in (name, name + COUNTS))
+            _remove(name + companion for name in done for companion in ("", *COMPANIONS))
     return data
+
+
+def crashes(data_file: Path) -> list[str]:
+    """The launches in flight when processes that recorded for ``data_file`` ended without a word, in words."""
+    notes = (note for name in shards_beside(data_file) for note in _notes(name))
+    return [note for note in notes if note.startswith(IN_FLIGHT)]
+
+
+def _notes(shard: str) -> tuple[str, ...]:
+    try:
+        return tuple(note for found in read_shard(shard).shards for note in found.notes)
+    except DataError:
+        return ()
 
 
 def erase(data_file: Path) -> int:

@@ -197,6 +197,9 @@ def _vector(_facts):
 def _hardware(_facts):
     N, x, = _facts
     return (x, )
+def _pack(_map, _place, _number, _cell, _facts):
+    N, x, = _facts
+    _entry(_map, _place, _number, _cell, 1, 2, N, x)
 def _count(N, x):
     _facts = (N, x,)
     _decision = _new(_Decision)

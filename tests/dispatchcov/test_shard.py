@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from dispatchcov import shard_read, store, untrusted
 from dispatchcov.errors import DataError
+from dispatchcov.flight import FLIGHT
+from dispatchcov.flight_read import beside
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import Data
 from dispatchcov.shard import COUNTS, SLOTS, WIDTH, ShardWriter, shard_name
@@ -27,6 +29,7 @@ NAME = ".dispatchcov.host.12.0123456789ab.jsonl"
 HEAD = {
     "k": "shard", "format": 1, "name": NAME, "run": "r", "host": "host", "pid": 12,
     "started": "2026-01-01T00:00:00+00:00", "counts": f"{NAME}{COUNTS}",
+    "flight": f"{NAME}{FLIGHT}",
 }  # fmt: skip
 TABLE = {"k": "table", "digest": "d" * 64, "op": "demo::record", "source": "demo.toml", "text": TEXT}
 VIEW = {"k": "view", "id": 1, "digest": "d" * 64, "machine": "cpu"}
@@ -243,19 +246,19 @@ def test_a_shard_that_grew_while_it_was_read_is_read_again(
 ) -> None:
     """Between lines and array a context may be closed and its slot used again, but then there are more lines."""
     read(HEAD, TABLE, VIEW, ROW, counts=[5, 0, 0, 0])
-    real = shard_read._array
+    real = beside
     calls: list[str] = []
 
-    def grow(path: str, name: str) -> Any:
-        if not calls:
+    def grow(path: str, name: str, most: int) -> Any:
+        if not calls and name:
             later = (CLOSE, ROW | {"context": 3, "test": "u", "id": 2})
             with open(path, "a", encoding="utf-8") as stream:
                 stream.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in later)
             Path(path + COUNTS).write_bytes((9).to_bytes(8, sys.byteorder) + bytes(24))
         calls.append(name)
-        return real(path, name)
+        return real(path, name, most)
 
-    monkeypatch.setattr(shard_read, "_array", grow)
+    monkeypatch.setattr(shard_read, "beside", grow)
     data = read_shard(tmp_path / NAME)
     assert [(row.test, row.selected, row.finished) for row in data.rows] == [("t.py::t", 5, True), ("u", 9, False)]
     assert len(calls) == 2
@@ -300,10 +303,11 @@ def test_a_foreign_file_is_refused(read: Read, tmp_path: Path, content: str) -> 
         ({"format": 0}, "expected shard format 1, got 0"),
         ({"format": "1"}, 'expected shard format 1, got "1"'),
         ({"format": True}, "expected shard format 1, got true"),
-        ({"pid": "12"}, "expected a line 'shard' with name, run, host, started, counts (text) and pid"),
+        ({"pid": "12"}, "expected a line 'shard' with name, run, host, started, counts, flight (text) and pid"),
         ({"pid": -1}, "expected a line 'shard' with"),
         ({"run": 7}, "expected a line 'shard' with"),
         ({"counts": None}, "expected a line 'shard' with"),
+        ({"flight": None}, "expected a line 'shard' with"),
     ],
 )
 def test_a_first_line_of_another_kind_is_refused(read: Read, tmp_path: Path, change: Any, message: str) -> None:

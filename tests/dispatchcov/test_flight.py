@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import threading
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dispatchcov.flight import BEGUN, ENTRIES, ENTRY, FACTS, RAISED, RETURNED, SIZE, WORDS, Flight, launches
+from dispatchcov.load import parse_table
+from dispatchcov.recorder import Recorder
+from dispatchcov.shard import COMPANIONS
+from dispatchcov.store import combine, erase, load, shards_beside
+from tests.dispatchcov.recording import demo, facts, run_script
+
+INPUT = (8, True, "float16", 90)
+
+
+@pytest.fixture
+def flight(tmp_path: Path) -> Flight:
+    return Flight(str(tmp_path / "ring"))
+
+
+def words(flight: Flight) -> array[int]:
+    return array("q", Path(flight.path).read_bytes())
+
+
+def test_the_ring_holds_the_last_launches_in_order(flight: Flight) -> None:
+    pack = demo().on("m").pack
+    for number in range(1, ENTRIES + 11):
+        assert flight.begin(pack, 1000 + number, (number, number % 2 == 0, "float32", 80)) == number
+    flight.end(ENTRIES + 10, RETURNED)
+    flight.end(ENTRIES + 9, RAISED)
+    flight.end(1, RETURNED)  # overwritten long ago: its successor is not touched
+    kept = launches(words(flight))
+    assert kept == flight.last()
+    assert [launch.number for launch in kept] == list(range(11, ENTRIES + 11))
+    assert [launch.cell for launch in kept] == list(range(1011, ENTRIES + 1011))
+    assert [launch.state for launch in kept] == [BEGUN] * (ENTRIES - 2) + [RAISED, RETURNED]
+    assert kept[1].named(demo()) == {"N": 12, "aligned": True, "dtype": "float32", "sm": 80}
+
+
+def test_facts_that_do_not_fit_are_left_out_and_the_launch_is_kept(flight: Flight) -> None:
+    pack = demo().on("m").pack
+    flight.begin(pack, 1, (1 << 63, True, "float16", 90))
+    flight.begin(pack, 2, (8.5, True, "float16", 90))  # type: ignore[arg-type]
+    flight.begin(pack, 3, (-(1 << 63), False, "int4", 90))
+    first, second, third = flight.last()
+    assert (first.cell, first.facts, second.cell, second.facts) == (1, (), 2, ())
+    with pytest.raises(ValueError, match="left out"):
+        first.named(demo())
+    assert third.named(demo()) == {"N": -(1 << 63), "aligned": False, "dtype": "?", "sm": 90}
+
+
+def test_a_table_with_more_variables_than_an_entry_has_room_for(flight: Flight) -> None:
+    names = [f"x{i}" for i in range(FACTS + 5)]
+    variables = "".join(f'{name} = {{ type = "int" }}\n' for name in names)
+    table = parse_table(
+        f'[table]\nop = "wide"\n[variables]\n{variables}[[kernel]]\nname = "k"\n[[rule]]\nname = "r"\nkernel = "k"\n'
+    )
+    for _ in range(ENTRIES):
+        flight.begin(table.on("m").pack, 7, tuple(range(len(names))))
+    assert {launch.facts for launch in flight.last()} == {tuple(range(FACTS))}
+    assert flight.last()[0].named(table) == {name: i for i, name in enumerate(names[:FACTS])}
+
+
+def test_what_is_no_entry_is_left_out() -> None:
+    good = [5, 2, BEGUN, 1, 9] + [0] * (WORDS - 5)
+    bad = [[-1, 2, 1, 0], [1, -2, 1, 0], [1, 2, 4, 0], [1, 2, 0, 0], [1, 2, 1, FACTS + 1], [1, 2, 1, -1]]
+    ring = array("q", good + [word for entry in bad for word in [*entry, *[0] * (WORDS - 4)]])
+    assert [(launch.number, launch.facts) for launch in launches(ring)] == [(5, (9,))]
+    assert launches(array("q")) == []
+    assert launches(ring[: WORDS + 2]) == launches(ring[:WORDS])
+
+
+def test_a_ring_that_was_closed_by_another_thread_takes_no_more(flight: Flight) -> None:
+    pack = demo().on("m").pack
+    number = flight.begin(pack, 1, INPUT)
+    flight.close()
+    flight.end(number, RETURNED)
+    flight.begin(pack, 2, INPUT)
+    assert [launch.state for launch in launches(words(flight))] == [BEGUN]
+
+
+def test_threads_do_not_share_an_entry(flight: Flight) -> None:
+    pack = demo().on("m").pack
+
+    def work() -> None:
+        for _ in range(8):
+            flight.end(flight.begin(pack, 1, INPUT), RETURNED)
+
+    threads = [threading.Thread(target=work) for _ in range(ENTRIES // 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(launch.number, launch.state) for launch in flight.last()] == [(n, RETURNED) for n in range(1, ENTRIES + 1)]
+
+
+def test_no_room_for_the_ring_costs_the_ring_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dispatchcov.flight.reserve", full)
+    with Recorder(str(tmp_path / "data")) as recorder:
+        assert recorder.flight is None
+        with demo().decide(**facts()).launch():
+            pass
+    assert sum(row.launched for row in load(tmp_path / "data").rows) == 1
+    assert not list(tmp_path.glob("*.flight"))
+
+
+# --- processes that die in a launch -----------------------------------------------------------------------------------
+
+DIES = """
+table = demo()
+recorder = Recorder(sys.argv[1]).start()
+recorder.enter("tests/test_x.py::test_before", "call")
+with table.decide(**facts(N=16)).launch():
+    pass
+recorder.enter("tests/test_x.py::test_dies[1]", "call")
+try:
+    with table.decide(**facts(N=32)).launch():
+        raise ValueError
+except ValueError:
+    pass
+for n in (64, 4096):
+    table.decide(**facts(N=n))
+with table.decide(**facts(N=2048, sm=80)).launch():
+    """
+
+WAYS = {
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+    "os._exit": ("os._exit(7)", 7),
+    "a segfault": ("import ctypes; ctypes.string_at(0)", -11),
+    "an abort": ("os.abort()", -6),
+}
+TOLD = "in tests/test_x.py::test_dies[1] (call): demo::record: wide -> Wide (N=2048 aligned=true dtype=float16 sm=80)"
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_the_launch_in_flight_is_told_after(tmp_path: Path, how: str) -> None:
+    code, status = WAYS[how]
+    path = str(tmp_path / "data")
+    run_script(DIES + code, path, status=status)
+    (shard,) = load(path).shards
+    assert shard.notes == (f"in flight when process {shard.pid} ended without a word {TOLD}",)
+    assert combine(path, remove=True).shards[0].notes == shard.notes
+    assert [file.name for file in tmp_path.iterdir()] == ["data"]
+    assert load(path).shards[0].notes == shard.notes
+
+
+def test_a_run_that_ends_in_order_has_nothing_in_flight_and_leaves_no_ring(tmp_path: Path) -> None:
+    with Recorder(str(tmp_path / "data")):
+        demo().decide(**facts()).launch().__enter__()
+        assert len(list(tmp_path.glob("*.flight"))) == 1
+    assert load(tmp_path / "data").shards[0].notes == ()
+    assert not list(tmp_path.glob("*.flight"))
+
+
+def test_a_launch_whose_test_is_over_is_told_with_that_test(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    run_script(DIES + "recorder.enter('later', 'call'); os._exit(3)", path, status=3)
+    (shard,) = load(path).shards
+    assert shard.notes == (f"in flight when process {shard.pid} ended without a word {TOLD}",)
+
+
+@pytest.mark.parametrize("change", [b"", b"\xff" * SIZE, b"\x01\0\0\0\0\0\0\0" * (SIZE // 8), b"abc"])
+def test_a_ring_from_a_stranger_does_no_harm(tmp_path: Path, change: bytes) -> None:
+    path = str(tmp_path / "data")
+    run_script(DIES + "os._exit(3)", path, status=3)
+    (ring,) = tmp_path.glob("*.flight")
+    ring.write_bytes(change)
+    assert all(note.startswith("in flight when process") for note in load(path).shards[0].notes)
+    assert sum(row.selected for row in load(path).rows) == 5
+
+
+def test_a_link_in_place_of_the_ring_is_not_followed(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    run_script(DIES + "os._exit(3)", path, status=3)
+    (ring,) = tmp_path.glob("*.flight")
+    ring.rename(tmp_path / "elsewhere")
+    ring.symlink_to(tmp_path / "elsewhere")
+    assert load(path).shards[0].notes == ()
+
+
+def test_erasing_takes_the_ring_along(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    run_script(DIES + "os._exit(3)", path, status=3)
+    assert erase(path) == 1 + len(COMPANIONS)
+    assert list(tmp_path.iterdir()) == []
+    assert shards_beside(path) == []
+
+
+def test_the_ring_is_as_long_as_said() -> None:
+    assert ENTRY * ENTRIES == SIZE
