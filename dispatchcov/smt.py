@@ -13,7 +13,7 @@ from dispatchcov.domain import size
 from dispatchcov.expr import Value
 from dispatchcov.found import Found
 from dispatchcov.smt_encoding import Encoding
-from dispatchcov.smt_solver import Build, Descent, Portfolio
+from dispatchcov.smt_solver import Build, Descent, Portfolio, Way
 from dispatchcov.smt_terms import Range, bounds, linear
 from dispatchcov.table import Predicate, Table
 
@@ -29,7 +29,7 @@ class Smt:
         self.table = table
         self.unknown = 0
         self._encodings: dict[tuple[int | None, tuple[str, ...]], Encoding] = {}
-        self._orders: dict[tuple[int, ...], list[Encoding]] = {}
+        self._orders: dict[tuple[Way, ...], list[Way]] = {}
 
     def smallest(
         self, names: Sequence[str], predicates: Sequence[Predicate], build: Build, *, any: bool = False
@@ -41,7 +41,7 @@ class Smt:
         if self.unknown >= MOST_UNKNOWN:
             return Found(None, None, f"the solver's effort for this table is spent: {texts}")
         ways = self._ways(names, predicates)
-        portfolio = Portfolio(self._orders.setdefault(tuple(map(id, ways)), ways), names, build)
+        portfolio = Portfolio(self._orders.setdefault(tuple(ways), ways), names, build)
         result = portfolio.check()
         if result == "unsat":
             return Found(None)
@@ -57,16 +57,18 @@ class Smt:
         variables = [variable for variable in self.table.variables if variable.name in facts]
         return Found(facts, size(variables, facts), reason)
 
-    def _ways(self, names: Sequence[str], predicates: Sequence[Predicate]) -> list[Encoding]:
+    def _ways(self, names: Sequence[str], predicates: Sequence[Predicate]) -> list[Way]:
         """Unbounded integers and, where products or divisions may stall them, bit-vectors wide enough for all values,
         or for those up to :data:`TRIED`.
         """
+        unbounded = self._encoding(None)
         if all(linear(predicate.expr) for predicate in predicates):
-            return [self._encoding(None)]
+            return [(unbounded, "Solver")]
         ranges = {name: found for name in names if (found := self._range(name)) is not None}
         tried = {name: (-TRIED, TRIED) for name in names if name not in ranges}
         width = self._width(predicates, ranges | tried)
-        return [self._encoding(None), *([self._encoding(width, tried)] if width <= WIDEST else [])]
+        ways = [(unbounded, "SimpleSolver"), (unbounded, "Solver")]
+        return [*ways, (self._encoding(width, tried), "QF_BV")] if width <= WIDEST else ways
 
     def _encoding(self, width: int | None, tried: dict[str, Range] | None = None) -> Encoding:
         key = width, tuple(tried or ())

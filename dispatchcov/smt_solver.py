@@ -15,28 +15,29 @@ from dispatchcov.smt_encoding import Encoding
 EFFORT = 2_000_000
 MILLISECONDS = 30_000  # no answer on any machine waits longer than this
 DOUBTS = 3
+Way: TypeAlias = tuple[Encoding, str]
 Build: TypeAlias = Callable[[Encoding], list[Any]]
 Constraint: TypeAlias = Callable[[Encoding], Any]
 Result: TypeAlias = Literal["sat", "unsat", "unknown"]
 
 
 class Portfolio:
-    """The inputs that ``build`` asks for, in each of ``encodings``; the first that knows an answer goes first from then
-    on, also in ``encodings`` itself.
+    """The inputs that ``build`` asks for, in each of ``ways``: an encoding and the name of a solver of z3. The first
+    that knows an answer goes first from then on, also in ``ways`` itself.
     """
 
-    def __init__(self, encodings: list[Encoding], names: Sequence[str], build: Build) -> None:
-        self.encodings = encodings
+    def __init__(self, ways: list[Way], names: Sequence[str], build: Build) -> None:
+        self.ways = ways
         self.names = names
         self.build = build
         self.fixed: list[Constraint] = []
         self.values: dict[str, Value] = {}
-        self._solvers: dict[int, tuple[Any, int]] = {}
+        self._solvers: dict[Way, tuple[Any, int]] = {}
 
     def check(self, *more: Constraint) -> Result:
         """Is there an input with ``more`` constraints? :attr:`values` are its values then, of :attr:`names`."""
-        for encoding in list(self.encodings):
-            solver = self._solver(encoding)
+        for way in list(self.ways):
+            encoding, solver = way[0], self._solver(way)
             if more:  # a solver that was pushed once solves step by step, with less preparation
                 solver.push()
                 solver.add(*(constraint(encoding) for constraint in more))
@@ -47,8 +48,8 @@ class Portfolio:
             if more:
                 solver.pop()
             if result == "sat" or (result == "unsat" and encoding.whole):
-                self.encodings.remove(encoding)
-                self.encodings.insert(0, encoding)
+                self.ways.remove(way)
+                self.ways.insert(0, way)
                 return result
         return "unknown"
 
@@ -56,18 +57,19 @@ class Portfolio:
         """Only inputs with ``constraint`` are asked for from now on."""
         self.fixed.append(constraint)
 
-    def _solver(self, encoding: Encoding) -> Any:
-        """The solver of ``encoding``, with all that was fixed since it was used last."""
-        if id(encoding) not in self._solvers:
+    def _solver(self, way: Way) -> Any:
+        """The solver of ``way``, with all that was fixed since it was used last."""
+        encoding, name = way
+        if way not in self._solvers:
             z3 = encoding.terms.z3
-            solver = z3.Solver() if encoding.terms.width is None else z3.SolverFor("QF_BV")
+            solver = z3.SolverFor(name) if name.isupper() else getattr(z3, name)()
             solver.set("rlimit", EFFORT)
             solver.set("timeout", MILLISECONDS)
             solver.add(*encoding.domain(self.names), *self.build(encoding))
-            self._solvers[id(encoding)] = solver, 0
-        solver, done = self._solvers[id(encoding)]
+            self._solvers[way] = solver, 0
+        solver, done = self._solvers[way]
         solver.add(*(constraint(encoding) for constraint in self.fixed[done:]))
-        self._solvers[id(encoding)] = solver, len(self.fixed)
+        self._solvers[way] = solver, len(self.fixed)
         return solver
 
 
@@ -76,7 +78,7 @@ class Descent:
 
     def __init__(self, portfolio: Portfolio) -> None:
         self.portfolio = portfolio
-        self.variables = portfolio.encodings[0].terms.variables
+        self.variables = portfolio.ways[0][0].terms.variables
         self.best = portfolio.values
         self.doubts = 0
 

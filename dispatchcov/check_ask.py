@@ -1,0 +1,106 @@
+"""What every kind of finding needs: the questions to the space of a table, and how an answer becomes a finding."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from dispatchcov.answers import Answer
+from dispatchcov.domain import bits
+from dispatchcov.expr import Value
+from dispatchcov.findings import Finding
+from dispatchcov.formula import Formula, Opposite, every
+from dispatchcov.regions import Space
+from dispatchcov.table import Partition, Rule, Table
+
+MOST_SETS = 300
+
+
+class Inquiry:
+    """Questions about ``table``; ``engine`` answers them. ``dead`` are the rules proved to take no input."""
+
+    def __init__(self, table: Table, engine: type[Space]) -> None:
+        self.table = table
+        self.engine = engine
+        self.space = engine.of(table)
+        self.dead: set[int] = set()
+
+    def finding(
+        self,
+        kind: str,
+        message: str,
+        answer: Answer | None = None,
+        *,
+        rule: Rule | None = None,
+        partition: Partition | None = None,
+        predicate: str | None = None,
+    ) -> Finding:
+        """A finding about ``rule`` or ``partition``; the witness of ``answer`` shows it, its reason is a doubt."""
+        place = rule or partition or self.table.rules[-1]
+        return Finding(
+            kind,
+            self.table.op,
+            self.table.source,
+            place.line,
+            f"{message} ({answer.reason})" if answer and answer.reason else message,
+            rule=rule.name if rule else None,
+            kernel=rule.kernel.name if rule else None,
+            partition=partition.name if partition else None,
+            predicate=predicate,
+            input=answer.witness if answer else None,
+        )
+
+    def unknown(
+        self, question: str, answer: Answer, rule: Rule | None = None, partition: Partition | None = None
+    ) -> Finding:
+        """The finding that ``question`` has no proof either way."""
+        message = f"whether {question} could not be decided"
+        return self.finding("unknown", message, answer, rule=rule, partition=partition)
+
+    def text(self, index: int) -> str:
+        """Predicate ``index`` as it is written."""
+        return self.table.predicates[index].text
+
+    def outcomes(self, facts: dict[str, Value]) -> int:
+        """The vector of ``facts``; a predicate that divides by zero does not hold."""
+        return bits(self.table.predicates, facts)[0]
+
+    def never(self, *parts: Formula) -> bool:
+        """Is it proved that no input fulfils all of ``parts``, whatever rules say of it?"""
+        return self.space.possible(every(*parts)) == "unreachable"
+
+    def shadowed(self, taken: Formula, others: Sequence[int]) -> str:
+        """Why nothing that fulfils ``taken`` is left by the rules ``others``: the fewest of them that take all.
+
+        Of as few the first in order; where there are too many sets to try, none of those named can be left out.
+        """
+        rules = self.table.rules
+
+        def left(indices: Iterable[int]) -> bool:
+            return not self.never(taken, *(Opposite(rules[i].guard) for i in indices))
+
+        if not left(()):
+            return "its condition never holds"
+        needed = list(others)
+        for index in reversed(needed):
+            fewer = [i for i in needed if i != index]
+            if not left(fewer):
+                needed = fewer
+        touching = [i for i in others if not self.never(taken, rules[i].guard)]
+        needed = _fewer(touching, len(needed), lambda indices: not left(indices)) or needed
+        names = [rules[i].name for i in needed]
+        return f"all that it could take is taken before by {' and '.join(names)}"
+
+
+def _fewer(items: Sequence[int], than: int, enough: Callable[[Sequence[int]], bool]) -> list[int] | None:
+    """The first of the smallest subsets of ``items``, with fewer ``than`` members, that is ``enough``, if any is."""
+    tries = MOST_SETS
+    for count in range(1, than):
+        tries -= math.comb(len(items), count)
+        if tries < 0:
+            return None
+        found = next((chosen for chosen in itertools.combinations(items, count) if enough(chosen)), None)
+        if found is not None:
+            return list(found)
+    return None
