@@ -20,12 +20,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dispatchcov import generate
-from dispatchcov.errors import FactsError
+from dispatchcov.errors import FactsError, UndefinedError, UntotalError
 from dispatchcov.explain import explain
-from dispatchcov.expr import Value, may_divide_by_zero
+from dispatchcov.expr import Value, evaluate, may_divide_by_zero
 from dispatchcov.flight import Pack
 from dispatchcov.formula import blame, holds, leaves, settle
-from dispatchcov.parts import Rule, show
+from dispatchcov.parts import Predicate, Rule, show
 
 if TYPE_CHECKING:
     from dispatchcov.table import Table
@@ -35,6 +35,7 @@ __all__ = [
     "may_divide_by_zero", "outside", "path", "select", "show",
 ]  # fmt: skip
 
+COMPILED = "a decision is made, and recorded, each time that the code runs, not when it is compiled"
 DEFAULT_MACHINE = f"{platform.system()} {platform.machine()}".strip() or "unknown"
 
 
@@ -148,20 +149,23 @@ class View:
 
     :meth:`of` makes it, under the lock of :func:`activate`: a view knows which recorder is on from its first decision.
     ``vector`` gives the outcomes of all predicates for facts in the order of the table's variables, ``hardware`` those
-    of them that are hardware, ``pack`` writes an entry of the flight recorder, ``extend`` widens bounds; ``ranged`` are the positions of the integers that do not list
-    their values. A view that is bound counts decisions for known cells by itself, all others through the recorder.
+    of them that are hardware, ``pack`` writes an entry of the flight recorder, ``extend`` widens bounds; ``ranged`` are
+    the positions of the integers that do not list their values. A view that is bound counts decisions for known cells
+    by itself, all others through the recorder.
     """
 
     def __init__(self, table: Table, machine: str) -> None:
         self.table = table
         self.machine = machine
         decisions = [Decision(table, rule) for rule in table.rules]
-        self._names = names = generate.namespace(table, decisions, self.untotal)
+        self._names = names = generate.namespace(table, decisions, self.untotal, self.wrong)
         if table.code is None:
             table.code = generate.compiled(table)
         exec(table.code, names)  # generated from a whitelisted tree
         self.decide: Callable[..., Decision] = names["_decide"]
-        self.decide.__qualname__ = self.decide.__name__ = f"decide[{table.op}]"
+        self.decide.__name__ = f"decide[{table.op}]"
+        self.decide.__qualname__ = f"decide[{table.op}: {', '.join(table.names)}]"  # what a TypeError for a call says
+        vars(self.decide).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=COMPILED)
         self.vector: Callable[[tuple[Value, ...]], int] = names["_vector"]
         self.hardware: Callable[[tuple[Value, ...]], tuple[Value, ...]] = names["_hardware"]
         self.pack: Pack = names["_pack"]
@@ -186,7 +190,7 @@ class View:
         names["_on"] = recorder is not None
 
     def bind(self, cells: Mapping[tuple[Value, ...], Any], counts: Sequence[int], kind: type[Decision]) -> None:
-        """Count decisions for plain ``cells`` in ``counts`` from now on, each a ``kind``; the recorder sees the rest."""
+        """Count decisions for plain ``cells`` in ``counts`` from now on, each a ``kind``; the recorder gets the rest."""
         self._names["_counts"] = counts
         self._names["_Decision"] = kind
         self._names["_cells"] = cells
@@ -218,10 +222,30 @@ class View:
             view.send(None)
         return view
 
-    def untotal(self, facts: tuple[Value, ...]) -> FactsError:
+    def untotal(self, facts: tuple[Value, ...]) -> UntotalError:
         """The error for facts that no rule takes."""
         named = dict(zip(self.table.names, facts, strict=True))
-        return FactsError(f"{self.table.op}: no rule takes {show(named)}; the last rule should have no 'when'")
+        return UntotalError(f"{self.table.op}: no rule takes {show(named)}; the last rule should have no 'when'")
+
+    def wrong(self, facts: tuple[Value, ...], error: Exception) -> Exception:
+        """The error for ``facts`` of which evaluating a predicate raised ``error``."""
+        table = self.table
+        try:
+            named = table.facts(dict(zip(table.names, facts, strict=True)), domain=False)
+        except FactsError as mistyped:
+            return mistyped
+        zero = [p.text for p in table.predicates if may_divide_by_zero(p.expr) and _divides_by_zero(p, named)]
+        if not isinstance(error, ZeroDivisionError) or not zero:
+            return error
+        return UndefinedError(f"{table.op}: {' and '.join(zero)} divides by zero for {show(named)}")
+
+
+def _divides_by_zero(predicate: Predicate, facts: Mapping[str, Value]) -> bool:
+    try:
+        evaluate(predicate.expr, facts)
+    except ZeroDivisionError:
+        return True
+    return False
 
 
 def outside(table: Table, vector: int) -> bool:

@@ -6,6 +6,8 @@
     ├── ExpressionError      a predicate cannot be parsed or does not type-check
     ├── TableError           a table file cannot be read or is not consistent
     ├── FactsError           facts do not fit the variables of a table
+    │   ├── UntotalError     no rule of the table takes them
+    │   └── UndefinedError   a predicate divides by zero for them (a ZeroDivisionError too)
     ├── DataError            a shard, data file or trace cannot be read or written
     │   └── DigestError      records of another version of a table
     └── UsageError           options, configuration or arguments do not fit
@@ -51,6 +53,14 @@ def _table_error(message: str, file: str, line: int) -> TableError:
 
 class FactsError(DispatchcovError):
     """Facts are missing, unknown or of the wrong type for the variables of a table."""
+
+
+class UntotalError(FactsError):
+    """No rule takes the facts."""
+
+
+class UndefinedError(FactsError, ZeroDivisionError):
+    """A predicate that is read divides by zero: for these facts the table decides nothing."""
 
 
 class DataError(DispatchcovError):

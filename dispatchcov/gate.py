@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dispatchcov.errors import UsageError, known
+from dispatchcov.demands import Demand
 from dispatchcov.results import Item, Results, TableResults
 from dispatchcov.table import show
 
@@ -38,7 +39,7 @@ class Verdict:
 
 def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen value
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
-    _known_names(results, limits)
+    demands = _demands(results, limits)
     failures = [f"records are damaged: {problem}" for problem in results.problems]
     if not results.tables and results.partial:
         note = f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged"
@@ -49,10 +50,10 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     notes = [f"partial run ({reason}): {SPARED}" for reason in results.partial]
     notes += sorted({note for shard in results.data.shards for note in shard.notes})
     for table in results.tables:
-        failures += _table(table, bool(results.partial))
+        failures += _table(table, bool(results.partial), results.today)
         notes += [f"{table.table.op}: {note}" for note in table.notes]
-    for name in limits.require:
-        failures += _required(results, name)
+    for demand in demands:
+        failures += _required(results, demand)
     if limits.fail_under is not None and not results.partial:
         totals = results.totals["partitions"]
         if totals.total == 0:
@@ -65,15 +66,16 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     return Verdict(unique, tuple(dict.fromkeys(notes)), results.decisions == 0 and not partial, partial)
 
 
-def _known_names(results: Results, limits: Limits) -> None:
+def _demands(results: Results, limits: Limits) -> list[Demand]:
     names = [partition.name for table in results.tables for partition in table.table.partitions]
     names += [rule.name for table in results.tables for rule in table.table.rules]
-    for name in limits.require:
-        if name not in names:
-            raise UsageError(f"required by name: unknown partition {name!r}; {known(name, dict.fromkeys(names))}")
+    demands = [Demand.of(text, dict.fromkeys(names)) for text in limits.require]
+    for demand in demands:
+        demand.check(results)
+    return demands
 
 
-def _table(results: TableResults, partial: bool) -> Iterator[str]:
+def _table(results: TableResults, partial: bool, today: datetime.date) -> Iterator[str]:
     op = results.table.op
     if results.decisions == 0 and not partial:
         yield f"{op}: no decision was recorded"
@@ -89,7 +91,9 @@ def _table(results: TableResults, partial: bool) -> Iterator[str]:
         items = [item for item in results.partitions if item.name == waiver.partition]
         if all(item.state == "hit" for item in items):
             yield f"{op}: the waiver of {waiver.partition} is not needed any more: it is hit"
-        elif any(item.waiver and item.state == "missed" for item in items):
+        elif all(item.state == "unreachable" for item in items):
+            yield f"{op}: the waiver of {waiver.partition} is not needed: no input reaches it, which was proved"
+        elif waiver.expires < today and not partial:
             yield f"{op}: the waiver of {waiver.partition} expired on {waiver.expires}"
     for mismatch in results.mismatches:
         where = f" in {', '.join(mismatch.tests[:3])}" if mismatch.tests else ""
@@ -106,13 +110,15 @@ def _by_name(items: Iterable[Item]) -> dict[str, list[Item]]:
     return found
 
 
-def _required(results: Results, name: str) -> Iterator[str]:
+def _required(results: Results, demand: Demand) -> Iterator[str]:
     for table in results.tables:
-        items = [item for item in table.partitions if item.name == name]
-        items = items or [item for item in table.rules if item.name == name]
+        items = [item for item in table.partitions if item.name == demand.name]
+        items = items or [item for item in table.rules if item.name == demand.name]
         for item in items:
             if item.state != "hit":
                 yield f"{table.table.op}: required partition {item.label} {_missed(item)}"
+            elif not demand.met(item):
+                yield f"{table.table.op}: required partition {item.label}: {demand.lacks(item)}"
 
 
 def _missed(item: Item) -> str:

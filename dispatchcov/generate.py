@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from dispatchcov.errors import FactsError
+from dispatchcov.errors import UntotalError
 from dispatchcov.expr import Value, may_divide_by_zero, to_python
 from dispatchcov.flight import BEGUN, FACTS, entry
 from dispatchcov.formula import Every, Formula, Leaf, Opposite
@@ -38,9 +38,13 @@ def compiled(table: Table) -> CodeType:
 
 
 def namespace(
-    table: Table, decisions: Iterable[object], untotal: Callable[[tuple[Value, ...]], Exception]
+    table: Table,
+    decisions: Iterable[object],
+    untotal: Callable[[tuple[Value, ...]], Exception],
+    wrong: Callable[[tuple[Value, ...], Exception], Exception],
 ) -> dict[str, Any]:
-    """All that the source may name: ``decisions`` are what each rule gives, ``untotal`` makes the error for no rule.
+    """All that the source may name: ``decisions`` are what each rule gives, ``untotal`` makes the error for no rule,
+    ``wrong`` that for facts of which a predicate could not be evaluated.
 
     It decides without recording until ``_on`` is true; then ``_record``, the ``_count`` of a view, gets the facts.
     ``_note`` counts what ``_count`` cannot, and ``_cells``, ``_counts`` and ``_Decision`` are what it counts with.
@@ -52,7 +56,7 @@ def namespace(
         "max": max,
         "_KeyError": KeyError,
         "_TypeError": TypeError,
-        "_Untotal": FactsError,
+        "_Untotal": UntotalError,
         "_Zero": ZeroDivisionError,
         "_cells": {},
         "_entry": entry(min(len(table.variables), FACTS)).pack_into,
@@ -60,12 +64,13 @@ def namespace(
         "_on": False,
         "_remembered": remembered,
         "_untotal": untotal,
+        "_wrong": wrong,
         **{f"_rule{index}": decision for index, decision in enumerate(decisions)},
     }
 
 
 def source(table: Table) -> str:
-    """The source of the functions of a view; ``_record`` is ``_chain``, ``_note`` is ``_unrecorded`` without a recorder.
+    """The source of the functions of a view; ``_record`` is ``_chain``, ``_note`` ``_unrecorded`` without a recorder.
 
     ``_decide`` takes keyword facts, ``_chain`` and ``_count`` positional ones. ``_vector`` joins the outcomes of all
     predicates: those over one variable are remembered by its value in ``_bits_<variable>``, where the bit after the
@@ -76,8 +81,10 @@ def source(table: Table) -> str:
     facts = ", ".join(table.names)
     hardware = "".join(f"{name}, " for name in table.hardware)
     chain, total = _chain(table, f"({facts},)")
-    lines = [f"def _decide(*, {facts}):", f"    if _on: return _record({facts})", *chain]
-    lines += [f"def _chain({facts}):", *chain, "def _unrecorded(_facts): return _chain(*_facts)"]
+    tried = ["    try:", *(f"    {line}" for line in chain)]
+    tried += ["    except (_TypeError, _Zero) as _error:", f"        raise _wrong(({facts},), _error) from None"]
+    lines = [f"def _decide(*, {facts}):", f"    if _on: return _record({facts})", *tried]
+    lines += [f"def _chain({facts}):", *tried, "def _unrecorded(_facts): return _chain(*_facts)"]
     lines += ["def _vector(_facts):", f"    {facts}, = _facts", *_raise_first(table, facts, total)]
     remembered = (f"_remembered(_bits_{name}, _outcomes_{name}, {name})" for name in table.names)
     lines += [f"    _v = {' | '.join(remembered)}", *_several(table), "    return _v"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from dispatchcov import measure_mutants, measure_pairs
@@ -17,7 +17,7 @@ from dispatchcov.measure_mismatches import mismatches
 from dispatchcov.paths import region_name
 from dispatchcov.records import Data, Row
 from dispatchcov.regions import Space
-from dispatchcov.results import Item, Reach, TableResults
+from dispatchcov.results import Item, Reach, Seen, TableResults, emulated
 from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Table, Waiver
 from dispatchcov.variants import once
 
@@ -49,6 +49,11 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
     )
 
 
+def ordered(evidence: Collection[str]) -> tuple[str, ...]:
+    """``evidence`` from the weakest to the strongest."""
+    return tuple(item for item in EVIDENCE if item in evidence)
+
+
 class Measure:
     def __init__(
         self,
@@ -68,6 +73,7 @@ class Measure:
         self.today = today
         self.partial = partial
         self.hardware = {row.hardware for row in rows}
+        self.real = {row.hardware for row in rows if not emulated(row.machine)}
         self.asserting = asserting
 
     def asserts(self, row: Row) -> bool:
@@ -88,7 +94,8 @@ class Measure:
         only attest the kernel that ran.
         """
         wanted = {"selected", *needs}
-        hits, tests, machines = 0, set(), set()
+        hits, tests = 0, set()
+        machines: dict[tuple[str, Values], tuple[int, set[str]]] = {}
         evidence: set[str] = set()
         apart: dict[str, int] = defaultdict(int)
         for group in self.groups:
@@ -101,23 +108,40 @@ class Measure:
                 elif enough := min(counts[item] for item in wanted):
                     hits += enough
                     tests.add(row.test)
-                    machines.add(row.machine)
-                    evidence |= {item for item, number in counts.items() if number}
+                    found = {item for item, number in counts.items() if number}
+                    evidence |= found
+                    before, also = machines.get((row.machine, row.hardware), (0, set()))
+                    machines[row.machine, row.hardware] = before + enough, also | found
                 elif row.selected:
                     apart["without " + " and ".join(sorted(e for e in wanted if not counts[e]))] += row.selected
             for reason, row in group.apart:
                 if seen(row):
                     apart[reason] += row.selected
-        order = tuple(item for item in EVIDENCE if item in evidence)
         named = tuple(sorted(tests - {""}))
-        return Reach(hits, named, order, tuple(sorted(machines)), tuple(sorted((k, n) for k, n in apart.items() if n)))
+        labels = tuple(sorted({machine for machine, _ in machines}))
+        kept = tuple(sorted((k, n) for k, n in apart.items() if n))
+        return Reach(hits, named, ordered(evidence), labels, kept, self.by_machine(machines))
 
-    def state(self, reach: Reach, answer: Answer, at_least: int = 1, waiver: Waiver | None = None) -> str:
+    def by_machine(self, machines: Mapping[tuple[str, Values], tuple[int, set[str]]]) -> tuple[Seen, ...]:
+        names = self.table.hardware
+        return tuple(
+            Seen(machine, tuple(zip(names, hardware, strict=True)), hits, ordered(evidence))
+            for (machine, hardware), (hits, evidence) in sorted(machines.items(), key=repr)
+        )
+
+    def state(
+        self,
+        reach: Reach,
+        answer: Answer,
+        at_least: int = 1,
+        waiver: Waiver | None = None,
+        needs: Collection[str] = (),
+    ) -> str:
         if reach.hits >= at_least:
             return "hit"
         if answer.state == "unreachable":
             return "unreachable"
-        if not self.here(answer):
+        if not self.here(answer, "observed" in needs):
             return "elsewhere"
         if waiver is not None and waiver.expires >= self.today:
             return "waived"
@@ -142,7 +166,7 @@ class Measure:
         needs = self.needed | (partition.evidence if partition else frozenset())
         reach = self.reach(matches, needs, of_kernel=of_kernel, seen=seen)
         waiver = next((w for w in self.table.waivers if partition and w.partition == partition.name), None)
-        state = self.state(reach, answer, partition.at_least if partition else 1, waiver)
+        state = self.state(reach, answer, partition.at_least if partition else 1, waiver, needs)
         return Item(
             name,
             detail,
@@ -156,13 +180,16 @@ class Measure:
             partition.required if partition else True,
             partition.illegal if partition else False,
             partition.at_least if partition else 1,
-            tuple(item for item in EVIDENCE if item in needs),
+            ordered(needs),
             f"{waiver.reason} (until {waiver.expires})" if waiver else "",
         )
 
-    def here(self, answer: Answer) -> bool:
-        """Has this run hardware that ``answer`` holds on? So too where it had none, or where that does not matter."""
-        return not (self.hardware and answer.hardware) or bool(answer.hardware & self.hardware)
+    def here(self, answer: Answer, observed: bool = False) -> bool:
+        """Has this run hardware that ``answer`` holds on? So too where it had none, or where that does not matter. What
+        must be ``observed`` needs the real hardware, if the run had any that is real.
+        """
+        hardware = self.real if observed and self.real else self.hardware
+        return not (hardware and answer.hardware) or bool(answer.hardware & hardware)
 
     def witness(self, answer: Answer, told: Callable[[Values], bool]) -> dict[str, Value] | None:
         """The witness of ``answer``, with the hardware of a machine that decided where that reaches the item too."""

@@ -12,10 +12,30 @@ from dataclasses import dataclass, field
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.expr import Value
 from dispatchcov.records import Data
-from dispatchcov.table import Table
+from dispatchcov.table import EMULATES, Table
 
 STATES = ("hit", "missed", "elsewhere", "unreachable", "waived", "not-run")
 MEASURES = ("partitions", "rules", "fallbacks", "splits", "regions", "boundaries", "mcdc", "mutants")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one machine attests: ``hardware`` are the values of the table's hardware variables there."""
+
+    machine: str
+    hardware: tuple[tuple[str, Value], ...]
+    hits: int
+    evidence: tuple[str, ...]
+
+    @property
+    def emulated(self) -> bool:
+        """Was it no such machine, but one that emulates it?"""
+        return emulated(self.machine)
+
+
+def emulated(machine: str) -> bool:
+    """Does ``machine``, a label, emulate another one? :meth:`Table.on <dispatchcov.table.Table.on>` says so in it."""
+    return EMULATES in machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +45,7 @@ class Reach:
 
     ``evidence`` holds what any of the hits has; ``apart`` maps a phase or an outcome (``setup``, ``failed``,
     ``in progress``...)
-    to its decisions.
+    to its decisions. ``by_machine`` holds the hits by machine and hardware.
     """
 
     hits: int = 0
@@ -33,6 +53,7 @@ class Reach:
     evidence: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
     apart: tuple[tuple[str, int], ...] = ()
+    by_machine: tuple[Seen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

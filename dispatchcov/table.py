@@ -31,6 +31,8 @@ from dispatchcov.parts import (
     show,
 )
 
+EMULATES = ", emulates "
+
 __all__ = [
     "EVIDENCE", "Bin", "Kernel", "Partition", "Parts", "Predicate", "Rule", "Table", "Variable", "Waiver",
     "known_tables", "plain", "show",
@@ -79,7 +81,7 @@ class Table:
 
     def on(self, machine: str, *, emulates: str | None = None) -> View:
         """The same table with a machine label, e.g. ``on("NVIDIA H200")`` or ``on("cpu", emulates="sm_90")``."""
-        label = f"{machine}, emulates {emulates}" if emulates else machine
+        label = f"{machine}{EMULATES}{emulates}" if emulates else machine
         view = self.views.get(label)
         return view if view is not None else View.of(self, label)
 

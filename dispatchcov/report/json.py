@@ -9,7 +9,7 @@ from typing import Any
 
 import dispatchcov
 from dispatchcov.gate import Verdict
-from dispatchcov.results import Item, Mismatch, Results, Side, TableResults, Totals
+from dispatchcov.results import Item, Mismatch, Results, Seen, Side, TableResults, Totals
 
 FORMAT = 1
 
@@ -87,8 +87,19 @@ def _item(item: Item, detail: str | None, *, partition: bool = False) -> dict[st
         "hits": item.reach.hits,
         "tests": list(item.reach.tests),
         "machines": list(item.reach.machines),
+        "by_machine": [_seen(seen) for seen in item.reach.by_machine],
         "apart": dict(item.reach.apart),
         "witness": item.witness,
+    }
+
+
+def _seen(seen: Seen) -> dict[str, Any]:
+    return {
+        "machine": seen.machine,
+        "emulated": seen.emulated,
+        "hardware": dict(seen.hardware),
+        "hits": seen.hits,
+        "evidence": list(seen.evidence),
     }
 
 

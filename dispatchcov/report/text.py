@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dispatchcov.gate import Verdict
-from dispatchcov.results import Item, Results, TableResults, Totals
-from dispatchcov.table import show
+from dispatchcov.results import Item, Results, TableResults, Totals, emulated
+from dispatchcov.table import EVIDENCE, show
 
 SHOWN = 12
 WORDS = {
@@ -47,6 +47,8 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
     yield ""
     yield from _partitions(results.partitions, missing)
     yield ""
+    if missing and (lines := list(machines_lines(results))):
+        yield from [*lines, ""]
     reached = [item.name for item in results.rules if item.state == "hit"]
     yield f"rules reached: {', '.join(reached) or 'none'}"
     if missing:
@@ -118,6 +120,31 @@ def _partitions(items: Sequence[Item], missing: bool) -> Iterator[str]:
         yield line(row)
         if missing and item.state in ("missed", "not-run", "elsewhere") and not item.illegal:
             yield from _witness(item, "    ")
+
+
+def machines_lines(results: TableResults) -> Iterator[str]:
+    """Partitions by machine, where more than one decided: hits, and the first letters of their evidence."""
+    seen = sorted({each.machine for item in results.partitions for each in item.reach.by_machine}, key=_real_first)
+    if len(seen) < 2:
+        return
+    yield "by machine: hits and evidence (s selected, l launched, o observed, c checked)"
+    marks = {machine: chr(ord("A") + place) for place, machine in enumerate(seen[:26])}
+    yield from (f"  {mark}  {machine}" for machine, mark in marks.items())
+    rows = [[item.label, *(_mark(item, machine) for machine in marks)] for item in results.partitions]
+    rows.insert(0, ["partition", *marks.values()])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield from ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _real_first(machine: str) -> tuple[bool, str]:
+    return emulated(machine), machine
+
+
+def _mark(item: Item, machine: str) -> str:
+    seen = [each for each in item.reach.by_machine if each.machine == machine]
+    evidence = {evidence for each in seen for evidence in each.evidence}
+    letters = "".join(each[0] for each in EVIDENCE if each in evidence)
+    return f"{sum(each.hits for each in seen)} {letters}" if seen else "-"
 
 
 def _witness(item: Item, indent: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dis
 import gc
 import os
@@ -25,7 +26,7 @@ from dispatchcov.decide import (
     path,
     select,
 )
-from dispatchcov.errors import FactsError
+from dispatchcov.errors import FactsError, UndefinedError
 from dispatchcov.expr import Expr, Value
 from dispatchcov.formula import blame, holds, leaves, pivotal, settle
 from dispatchcov.load import load_table, parse_table
@@ -108,7 +109,7 @@ def test_off_is_one_test_of_a_global_before_the_if_chain() -> None:
 )
 def test_facts_that_are_not_those_of_the_table(facts: dict[str, Any], message: str) -> None:
     given = {name: value for name, value in {**SIZES, **facts}.items() if value is not None}
-    with pytest.raises(TypeError, match=r"^decide\[fp4ops::matmul_nvfp4\]\(\) ") as error:
+    with pytest.raises(TypeError, match=r"^decide\[fp4ops::matmul_nvfp4: M, N, K, \S.*\]\(\) ") as error:
         FP4.decide(**given)
     assert message in str(error.value)
 
@@ -196,6 +197,41 @@ def test_path_and_fallbacks_follow_the_guards(made: tuple[Table, list[Expr]], ve
         assert set(reason.values) == {name for i in against for name in table.predicates[i].reads}
         alone = [table.predicates[i].text for i in leaves(each.guard) if pivotal(each.guard, i, vector)]
         assert reason.sole == (alone[0] if len(alone) == 1 else None)
+
+
+DIVIDES = parse_table(SMALL.replace('when = "', 'when = "64 // (sm - 80) < N and ', 1))
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_facts_that_a_predicate_cannot_read(recording: bool) -> None:
+    wrong = FACTS | {"sm": 80}
+    with Recorder(None) if recording else contextlib.nullcontext():
+        with pytest.raises(UndefinedError) as error:
+            DIVIDES.decide(**wrong)
+        assert str(error.value).endswith(": 64 // (sm - 80) < N divides by zero for N=64 sm=80 dtype=float16 bias=true")
+        assert isinstance(error.value, ZeroDivisionError)
+        for table in (DIVIDES, parse_table(SMALL)):
+            for value in (None, "4", [4]):
+                with pytest.raises(FactsError, match=r"expected N to be an integer >= 0, got (NoneType|str|list)"):
+                    table.decide(**FACTS | {"N": value})
+
+
+def test_a_decision_in_compiled_code_is_made_each_time_it_runs() -> None:
+    torch = pytest.importorskip("torch")
+    table = parse_table(SMALL)
+
+    def scale(x: Any) -> Any:
+        with table.decide(**FACTS | {"N": x.shape[0]}).launch():
+            return x * 2
+
+    with Recorder(None) as recorder:
+        compiled = torch.compile(scale, backend="eager")
+        for n in (4, 8, 8, 7):
+            assert compiled(torch.ones(n)).sum() == 2 * n
+        assert sum(recorder.counts[cell.slot] for cell in recorder.context.cells) == 4
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="each time that the code runs"):
+        torch.compile(scale, backend="eager", fullgraph=True)(torch.ones(4))
 
 
 # --- recorders come and go --------------------------------------------------------------------------------------------

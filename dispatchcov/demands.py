@@ -1,0 +1,97 @@
+"""What a gate is asked for by name: ``odd-block``, ``odd-block observed``, ``odd-block checked, observed on sm_90``."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dispatchcov.errors import UsageError, known
+from dispatchcov.expr import Value
+from dispatchcov.parts import EVIDENCE
+from dispatchcov.results import Item, Results, Seen
+
+_EVIDENCE = "|".join(EVIDENCE)
+_REST = re.compile(rf"(?:\s+(?P<evidence>(?:{_EVIDENCE})(?:\s*,\s*(?:{_EVIDENCE}))*))?(?:\s+on\s+(?P<where>.+))?")
+_VARIABLE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?:\s*==?\s*|_)(?P<value>\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A partition (or rule) that must be hit, with ``evidence``, by one machine ``where`` (``""``: any).
+
+    ``where`` is a hardware variable with its value, ``sm_90`` or ``sm=90``, which a machine that emulates it is not, or
+    a machine's label with ``*`` and ``?`` as in file names, ``NVIDIA H200*`` or ``cpu, emulates sm_90``.
+    """
+
+    text: str
+    name: str
+    evidence: frozenset[str] = frozenset()
+    where: str = ""
+
+    @staticmethod
+    def of(text: str, names: Collection[str]) -> Demand:
+        """``text`` read; ``names`` are those of all partitions and rules, which may hold any words.
+
+        Raises :class:`UsageError` if it begins with none of them.
+        """
+        text = text.strip()
+        for name in sorted(names, key=len, reverse=True):
+            rest = _REST.fullmatch(text.removeprefix(name)) if text.startswith(name) else None
+            if rest is not None:
+                break
+        else:
+            raise UsageError(
+                f"required by name: unknown partition {text!r}; {known(text, names)}; more is asked as in "
+                "'NAME observed, checked on sm_90'"
+            )
+        evidence = frozenset(part.strip() for part in (rest["evidence"] or "").split(",") if part.strip())
+        return Demand(text, name, evidence, rest["where"] or "")
+
+    def check(self, results: Results) -> None:
+        """Raise :class:`UsageError` if ``where`` can be no machine of any table."""
+        wanted = _VARIABLE.fullmatch(self.where)
+        for table in results.judged if wanted else ():
+            if wanted and wanted["name"] in table.hardware:
+                variable = table.variable(wanted["name"])
+                if variable.values and wanted["value"] not in map(str, variable.values):
+                    raise UsageError(
+                        f"required {self.text!r}: expected {variable.name} to be {variable.domain()}, got "
+                        f"{wanted['value']!r}"
+                    )
+        hardware = sorted({name for table in results.judged for name in table.hardware})
+        if self.where and not (wanted and wanted["name"] in hardware) and not self._label_seen(results):
+            machines = ", ".join(results.machines) or "none"
+            raise UsageError(
+                f"required {self.text!r}: expected a hardware variable ({', '.join(hardware) or 'the table has none'}) "
+                f"with its value, or the label of a machine that decided ({machines}), got {self.where!r}"
+            )
+
+    def _label_seen(self, results: Results) -> bool:
+        return any(fnmatch.fnmatchcase(machine, self.where) for machine in results.machines)
+
+    def met(self, item: Item) -> bool:
+        """Do the hits of ``item`` meet it? Its own state says whether they are enough."""
+        if not self.evidence and not self.where:
+            return item.state == "hit"
+        seen = [seen for seen in item.reach.by_machine if self.at(seen)]
+        found = {evidence for each in seen for evidence in each.evidence}
+        return item.state == "hit" and bool(seen) and self.evidence <= found
+
+    def at(self, seen: Seen) -> bool:
+        """Is ``seen`` a machine that is meant?"""
+        if not self.where or fnmatch.fnmatchcase(seen.machine, self.where):
+            return True
+        wanted = _VARIABLE.fullmatch(self.where)
+        if wanted is None or seen.emulated:
+            return False
+        value: Value | None = dict(seen.hardware).get(wanted["name"])
+        return value is not None and str(value) == wanted["value"]
+
+    def lacks(self, item: Item) -> str:
+        """Why ``item``, which is hit, does not meet it."""
+        order = [evidence for evidence in EVIDENCE if evidence in self.evidence]
+        asked = f"{', '.join(order) or 'hit'}{f' on {self.where}' if self.where else ''}"
+        got = "; ".join(f"{', '.join(seen.evidence)} on {seen.machine}" for seen in item.reach.by_machine)
+        return f"expected {asked}, got {got or 'nothing'}"

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from dispatchcov.demands import Demand
+from dispatchcov.errors import UsageError
+from dispatchcov.gate import Limits, Verdict, judge
+from dispatchcov.load import parse_table
+from dispatchcov.records import Row
+from dispatchcov.report import text
+from dispatchcov.results import Results, Seen
+from tests.dispatchcov.build import SMALL, data, row
+
+TABLE = parse_table(
+    SMALL.replace(
+        '[[kernel]]\nname = "ScaleVec4"',
+        'sm = { type = "int", values = [80, 90, 120], hardware = true }\n'
+        'chip = { type = "enum", values = ["A100", "H 200"], hardware = true }\n[[kernel]]\nname = "ScaleVec4"',
+        1,
+    )
+    + '[[partition]]\nname = "only on 120"\nrule = "scalar"\nwhere = "sm == 120"\n'
+    + '[[partition]]\nname = "any checked"\nrule = "scalar"\nrequired = false\n'
+)
+NAMES = [*(partition.name for partition in TABLE.partitions), *(rule.name for rule in TABLE.rules)]
+DAY = datetime.date(2026, 6, 1)
+
+
+def seen(machine: str, sm: int = 90, **given: Any) -> Row:
+    """A decision of partition ``ragged``."""
+    chip = given.pop("chip", "A100")
+    return row(TABLE, N=3, aligned=True, dtype="float16", sm=sm, chip=chip, machine=machine, **given)
+
+
+CPU = "cpu, emulates sm_90"
+H200 = "NVIDIA H200"
+
+
+def verdict(require: str, *rows: Row) -> Verdict:
+    return judge(Results.of(data(TABLE, *rows), today=DAY), Limits(require=(require,)))
+
+
+def because(require: str, *rows: Row) -> list[str]:
+    """Why the demand ``require``, and nothing else, is not met."""
+    prefix = f"demo::scale: required partition {require.split(' ')[0]}:"
+    failures = verdict(require, *rows).failures
+    return [failure.removeprefix("demo::scale: ") for failure in failures if failure.startswith(prefix)]
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "evidence", "where"),
+    [
+        ("ragged", "ragged", [], ""),
+        ("ragged observed", "ragged", ["observed"], ""),
+        ("ragged checked, observed", "ragged", ["checked", "observed"], ""),
+        ("ragged on sm_90", "ragged", [], "sm_90"),
+        ("ragged  observed,checked  on NVIDIA H200*", "ragged", ["observed", "checked"], "NVIDIA H200*"),
+        ("only on 120", "only on 120", [], ""),
+        ("only on 120 on sm_120", "only on 120", [], "sm_120"),
+        ("any checked", "any checked", [], ""),
+        ("any checked checked", "any checked", ["checked"], ""),
+    ],
+)
+def test_what_is_asked(words: str, name: str, evidence: Iterable[str], where: str) -> None:
+    assert Demand.of(words, NAMES) == Demand(words, name, frozenset(evidence), where)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("raged", "required by name: unknown partition 'raged'; did you mean 'ragged'"),
+        ("raged observed on sm_90", "unknown partition 'raged observed on sm_90'"),
+        ("ragged seen", "unknown partition 'ragged seen'"),
+        ("any", "unknown partition 'any'"),
+        ("ragged observed checked", "unknown partition"),
+        ("", "unknown partition ''"),
+        ("ragged on sm_91", "expected sm to be one of 80, 90, 120, got '91'"),
+        ("ragged on cc_90", "expected a hardware variable (chip, sm) with its value, or the label of a machine"),
+        ("ragged on NVIDIA B*", "that decided (NVIDIA H200; cpu, emulates sm_90), got 'NVIDIA B*'"),
+    ],
+)
+def test_what_cannot_be_asked(words: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        verdict(words, seen(CPU), seen(H200))
+    assert message.replace("(NVIDIA H200; ", "(NVIDIA H200, ") in str(error.value)
+
+
+def test_evidence_of_a_machine() -> None:
+    rows = (seen(CPU, checked=1), seen(H200, observed=1, launched=1))
+    for met in ("ragged", "ragged checked", "ragged observed", "ragged checked, observed", "ragged observed on sm_90"):
+        assert because(met, *rows) == []
+    assert because("ragged observed on sm=90", *rows) == because(f"ragged checked on {CPU}", *rows) == []
+    assert because("ragged on chip_A100", *rows) == because("ragged on chip=A100", *rows) == []
+    assert because("ragged checked on sm_90", *rows) == [
+        "required partition ragged: expected checked on sm_90, got selected, launched, observed on NVIDIA H200; "
+        "selected, checked on cpu, emulates sm_90"
+    ]
+    assert because("ragged on sm_80", *rows)
+    assert because("ragged checked, observed on NVIDIA*", *rows)
+
+
+def test_a_machine_that_emulates_another_is_not_the_other() -> None:
+    rows = (seen(CPU, observed=1, checked=1),)
+    assert because("ragged checked on sm_90", *rows) == [
+        "required partition ragged: expected checked on sm_90, got selected, observed, checked on cpu, emulates sm_90"
+    ]
+    assert because("ragged checked on cpu*", *rows) == []
+
+
+def test_a_partition_that_is_not_hit_is_missed_wherever_it_was_asked() -> None:
+    assert (
+        "demo::scale: required partition only on 120 is elsewhere"
+        in verdict("only on 120 on sm_120", seen(H200)).failures
+    )
+
+
+def test_evidence_adds_up_over_the_values_of_a_machine() -> None:
+    rows = (seen(H200, sm=80, observed=1), seen(H200, sm=90, checked=1))
+    assert because("ragged checked, observed on NVIDIA H200", *rows) == []
+    assert because("ragged checked, observed on sm_90", *rows)
+
+
+def test_hits_by_machine() -> None:
+    rows = (seen(CPU, selected=4, checked=4), seen(H200, selected=2), seen(H200, selected=3, sm=80, shard="s2"))
+    (ragged,) = (item for item in Results.of(data(TABLE, *rows)).tables[0].partitions if item.name == "ragged")
+    assert ragged.reach.by_machine == (
+        Seen(H200, (("sm", 80), ("chip", "A100")), 3, ("selected",)),
+        Seen(H200, (("sm", 90), ("chip", "A100")), 2, ("selected",)),
+        Seen(CPU, (("sm", 90), ("chip", "A100")), 4, ("selected", "checked")),
+    )
+    assert [each.emulated for each in ragged.reach.by_machine] == [False, False, True]
+    assert sum(each.hits for each in ragged.reach.by_machine) == ragged.reach.hits
+
+
+@pytest.mark.parametrize(
+    ("rows", "evidence", "state"),
+    [
+        ((seen("cpu, emulates sm_120", sm=120),), (), "hit"),
+        ((seen("cpu, emulates sm_90", sm=90),), (), "elsewhere"),
+        ((seen("cpu, emulates sm_120", sm=120), seen(H200, observed=1)), ("observed",), "elsewhere"),
+        ((seen("cpu, emulates sm_120", sm=120),), ("observed",), "missed"),  # no machine at all could be observed
+        ((seen("NVIDIA B200", sm=120), seen(H200, observed=1)), ("observed",), "missed"),
+        ((seen("NVIDIA B200", sm=120, observed=1), seen(H200)), ("observed",), "hit"),
+    ],
+)
+def test_what_must_be_observed_needs_the_real_hardware(
+    rows: tuple[Row, ...], evidence: tuple[str, ...], state: str
+) -> None:
+    results = Results.of(data(TABLE, *rows), evidence=evidence)
+    (item,) = (item for item in results.tables[0].partitions if item.name == "only on 120")
+    assert item.state == state
+
+
+def test_the_terminal_shows_machines_side_by_side() -> None:
+    rows = (seen(CPU, checked=1, selected=12), seen(H200, observed=1, launched=1))
+    results = Results.of(data(TABLE, *rows))
+    lines = text.render(results, judge(results)).splitlines()
+    start = lines.index("by machine: hits and evidence (s selected, l launched, o observed, c checked)")
+    assert lines[start + 1 : start + 8] == [
+        "  A  NVIDIA H200",
+        "  B  cpu, emulates sm_90",
+        "partition             A      B",
+        "vec4 [dtype=float16]  -      -",
+        "vec4 [dtype=float32]  -      -",
+        "ragged                1 slo  12 sc",
+        "only on 120           -      -",
+    ]
+    one = Results.of(data(TABLE, rows[0]))
+    assert "by machine" not in text.render(one, judge(one))
