@@ -205,6 +205,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 
         work.partial_reasons(ours, session)
         ours.finish()
+        ours.add_to_junit(session.config)
         if ours.failed and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
     return result

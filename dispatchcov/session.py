@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dispatchcov.findings import Finding
     from dispatchcov.observers.torch_profiler import TorchObserver
 
-from dispatchcov import config, store
+from dispatchcov import config, junit, store
 from dispatchcov.config import Settings
 from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
@@ -97,6 +98,7 @@ class Session:
     inside: bool = False
     recorder: Recorder = field(init=False)
     observer: TorchObserver | None = None
+    results: Results | None = None
     verdict: Verdict | None = None
     report: str = ""
     written: list[str] = field(default_factory=list)
@@ -210,6 +212,14 @@ class Session:
             self.verdict = Verdict((str(error),), no_data=True)
             self.report = "\n".join(text_report.verdict_lines(self.verdict))
 
+    def add_to_junit(self, run: pytest.Config) -> None:
+        """Put the totals into the file of ``--junitxml``, if there is one."""
+        try:
+            junit.add_totals(run, self.results, self.verdict)
+        except UsageError as error:
+            self.verdict = Verdict((*(self.verdict.failures if self.verdict else ()), str(error)))
+            self.report += f"\n{error}"
+
     def close(self) -> None:
         """Stop recording and put the environment back, once."""
         self.recorder.stop()
@@ -239,6 +249,10 @@ class Session:
                     self.written.append(write(kind, destination, render(kind, results, verdict)))
                 except UsageError as error:
                     verdict = replace(verdict, failures=(*verdict.failures, str(error)))
+        coverage_plugin = sys.modules.get("dispatchcov.coverage_plugin")  # there if coverage.py has loaded it
+        if coverage_plugin is not None and (path := coverage_plugin.add(results)):
+            self.written.append(path)
+        self.results = results
         self.verdict = verdict
         printed = [render(kind, results, verdict) for kind, destination in self.reports if not destination]
         if not any(kind.startswith("term") for kind, _ in self.reports):

@@ -11,6 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from dispatchcov.session import Session
 
+from dispatchcov import junit
 from dispatchcov.assertions import DispatchTrace
 from dispatchcov.decide import Decision
 from dispatchcov.errors import UsageError, known
@@ -60,6 +61,8 @@ def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[Non
         item.stash[LAUNCHES] = last_launches(recorder)
         raise
     finally:
+        if name == "call" and session is not None:
+            junit.add_reached(item, context.cells)
         recorder.enter("", "session")
         if session is None and name == "teardown":
             item.stash[RECORDER].stop()
