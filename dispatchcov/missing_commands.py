@@ -49,6 +49,7 @@ def suggest(options: argparse.Namespace) -> int:
     """Write a test module for what is missed."""
     from dispatchcov import suggest as search
     from dispatchcov.results import MEASURES
+    from dispatchcov.suggest_render import render
 
     _, results = measured(options)
     if not results.decisions and not results.tables:
@@ -57,9 +58,7 @@ def suggest(options: argparse.Namespace) -> int:
     texts = []
     for table in results.tables:
         found = search.suggest(table, results.data, wanted)
-        texts.append(
-            search.render(table.table, found, options.call) if found else f"# {table.table.op}: nothing is missed\n"
-        )
+        texts.append(render(table.table, found, options.call) if found else f"# {table.table.op}: nothing is missed\n")
     return write(options.output, "\n\n".join(texts))
 
 

@@ -6,23 +6,25 @@ covers most of what is missing first, of equals the smallest.
 
 from __future__ import annotations
 
-import re
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dispatchcov import expr as ex
 from dispatchcov.decide import DEFAULT_MACHINE, View, path
 from dispatchcov.domain import size
 from dispatchcov.errors import UsageError, known
 from dispatchcov.expr import Value
-from dispatchcov.formula import every, holds
+from dispatchcov.formula import Formula, Opposite, every, holds
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
+from dispatchcov.regions import Space
 from dispatchcov.results import MEASURES, Item, Results, TableResults
-from dispatchcov.table import Table, show
+from dispatchcov.table import Table
+from dispatchcov.variants import Variant
 
 OPEN = ("missed", "not-run")
-CALL = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 MANY = 1 << 20
-ROUNDS = 3
 Key = tuple[str, str]
 Facts = dict[str, Value]
 
@@ -60,20 +62,45 @@ class _Suggesting:
 
     def all(self, results: TableResults) -> Iterator[Suggestion]:
         missing = dict(self.missing(results))
-        alone = self.singles(missing.values())
-        chosen: list[Facts] = []
-        for _ in range(ROUNDS):
-            chosen += self.greedy(missing, alone)
-            left = dict(self.missing(self.measured(chosen, with_data=True)))
-            pairs = [facts for item in left.values() for facts in _inputs(item) if facts not in chosen]
-            if not pairs:
-                break
-            chosen += pairs[:1] if len(left) > 1 else pairs
-            missing = dict(self.missing(self.measured(chosen, with_data=True)))
-            alone = self.singles(missing.values())
-        seen: set[Key] = set()
+        chosen = self.greedy(missing, self.singles(missing.values()))
+        tried: set[Key] = set()
+        while left := {key: item for key, item in self.lacking(chosen) if key not in tried}:
+            key, item = next(iter(left.items()))
+            tried.add(key)
+            chosen += self.more(item, chosen)
+        wanted = {key: max(1, item.at_least - item.reach.hits) for key, item in missing.items()}
         for facts in chosen:
-            yield self.suggestion(facts, results, seen)
+            yield self.suggestion(facts, missing, wanted)
+
+    def lacking(self, chosen: Sequence[Facts]) -> Iterator[tuple[Key, Item]]:
+        """What is missed after what was recorded and a test of each of ``chosen``."""
+        return self.missing(self.measured(chosen, with_data=True))
+
+    def more(self, item: Item, chosen: Sequence[Facts]) -> list[Facts]:
+        """What ``item`` needs besides ``chosen``: the other input of a pair, or as many as it must be hit."""
+        if item.at_least == 1:
+            return [facts for facts in _inputs(item) if facts not in chosen]
+        others = itertools.islice(self.inside_of(item, chosen), item.at_least - item.reach.hits)
+        return list(others)
+
+    def inside_of(self, item: Item, chosen: Sequence[Facts]) -> Iterator[Facts]:
+        """Inputs of a partition's bin: the smallest first that are not ``chosen``, then the same again."""
+        partition = next(p for p in self.table.partitions if p.name == item.name)
+        bin = next(bin for bin in partition.bins if bin.label == item.detail)
+        witness = item.witness or {}
+        given = {name: value for name, value in witness.items() if name in self.table.hardware}
+        more = Variant(self.table)
+        on_it = every(partition.condition, bin.condition, _equal(more, given))
+        found: list[Facts] = []
+        others: list[Formula] = [Opposite(_equal(more, facts)) for facts in chosen]
+        while True:
+            answer = Space(more.build()).answer(partition.rules, every(on_it, *others))
+            if answer.witness is None:
+                break
+            found.append(answer.witness)
+            others.append(Opposite(_equal(more, answer.witness)))
+            yield answer.witness
+        yield from itertools.cycle(found or [witness])
 
     def missing(self, results: TableResults) -> Iterator[tuple[Key, Item]]:
         for measure, items in _measures(results):
@@ -95,18 +122,29 @@ class _Suggesting:
             self._covered[values] = frozenset(hit)
         return self._covered[values]
 
-    def greedy(self, missing: dict[Key, Item], alone: list[tuple[Facts, frozenset[Key]]]) -> Iterator[Facts]:
+    def greedy(self, missing: dict[Key, Item], alone: list[tuple[Facts, frozenset[Key]]]) -> list[Facts]:
+        """The candidate that covers most of what is left, again and again, without those that became needless."""
         left = set(missing)
+        taken: list[tuple[Facts, frozenset[Key]]] = []
         while left:
             facts, covers = max(alone, key=lambda pair: len(pair[1] & left), default=({}, frozenset()))
             if not covers & left:
-                return
+                break
             left -= covers
-            yield facts
+            taken.append((facts, covers & missing.keys()))
+        times = Counter(key for _, covers in taken for key in covers)
+        needed = []
+        for facts, covers in taken:
+            if all(times[key] > 1 for key in covers):
+                times.subtract(covers)
+            else:
+                needed.append(facts)
+        return needed
 
     def measured(self, chosen: Sequence[Facts], *, with_data: bool = False) -> TableResults:
-        """The measures if each of ``chosen`` had been tested, and nothing else or also what was recorded."""
-        table, rows = self.table, [self.row(facts, number) for number, facts in enumerate(chosen)]
+        """The measures if each of ``chosen`` had been tested: once, after what was recorded, or alone and often."""
+        table, times = self.table, 1 if with_data else MANY
+        rows = [self.row(facts, number, times) for number, facts in enumerate(chosen)]
         kept = self.data if with_data else Data()
         of = [text for text in kept.tables if text.digest == table.digest]
         data = Data(
@@ -117,18 +155,20 @@ class _Suggesting:
         )
         return Results.of(data, [table]).tables[0]
 
-    def row(self, facts: Facts, number: int) -> Row:
+    def row(self, facts: Facts, number: int, times: int) -> Row:
         values = tuple(facts[name] for name in self.table.names)
         place = "suggested", self.table.digest, DEFAULT_MACHINE, f"suggested {number}", "call"
-        counts = MANY, MANY, MANY, MANY
+        counts = times, times, times, times
         return Row(*place, self.view.vector(values), self.view.hardware(values), "", *counts, (values,))
 
-    def suggestion(self, facts: Facts, results: TableResults, seen: set[Key]) -> Suggestion:
-        """What to write for ``facts``: what they add to ``seen``, and the partitions that a marker can assert."""
-        missing = dict(self.missing(results))
+    def suggestion(self, facts: Facts, missing: dict[Key, Item], wanted: dict[Key, int]) -> Suggestion:
+        """What to write for ``facts``: what they add to what is ``wanted`` still, and so many times, and the partitions
+        that a marker can assert.
+        """
         covered = self.covered(facts)
-        new = [key for key in missing if key in covered and key not in seen]
-        seen.update(new)
+        new = [key for key in missing if key in covered and wanted[key] > 0]
+        for key in new:
+            wanted[key] -= 1
         vector = self.view.vector(tuple(facts[name] for name in self.table.names))
         index = path(self.table, vector)[0]
         assert index is not None, "an input that no rule takes is missed by nothing"
@@ -152,44 +192,11 @@ def _measures(results: TableResults) -> Iterator[tuple[str, tuple[Item, ...]]]:
     yield from ((name, getattr(results, name)) for name in MEASURES)
 
 
+def _equal(more: Variant, facts: Facts) -> Formula:
+    """Each variable of ``facts`` has this value; the predicates that say so are added to ``more``."""
+    compared = (ex.Compare("==", ex.Var(name), ex.Const(value)) for name, value in facts.items())
+    return every(*map(more.leaf, compared))
+
+
 def _inputs(item: Item) -> list[Facts]:
     return [facts for facts in (item.witness, *item.also) if facts is not None]
-
-
-def render(table: Table, suggestions: Sequence[Suggestion], call: str = "") -> str:
-    """The text of a test module that calls ``call``, ``MODULE:FUNCTION`` taking the facts as keywords.
-
-    Without ``call`` the table decides and nothing is launched. Raises :class:`UsageError`.
-    """
-    head = ['"""Inputs that the recorded tests lack, found by ``dispatchcov suggest``."""', "", "import pytest", ""]
-    if call:
-        match = CALL.fullmatch(call)
-        if match is None:
-            raise UsageError(f"--call: expected MODULE:FUNCTION, got {call!r}")
-        head += [f"from {match[1]} import {match[2]}"]
-        run = f"{match[2]}(**facts)"
-    else:
-        head += ["import dispatchcov", "", f"TABLE = dispatchcov.load_table({table.source!r})"]
-        run = "TABLE.decide(**facts)  # in its place: call the operator and compare the result"
-    lines = [*head, "", "", "@pytest.mark.parametrize(", '    "facts",', "    ["]
-    for suggestion in suggestions:
-        lines += _parameter(suggestion)
-    lines += ["    ],", ")", "def test_dispatch(facts):", f"    {run}"]
-    return "\n".join(lines) + "\n"
-
-
-def _parameter(suggestion: Suggestion) -> Iterator[str]:
-    for measure in MEASURES:
-        labels = [label for name, label in suggestion.covers if name == measure]
-        if labels:
-            more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
-            text = f"{measure}: {'; '.join(labels[:3])}{more}"
-            yield f"        # {text if len(text) < 108 else text[:105] + '...'}".replace("\n", " ")
-    arguments = [repr(name) for name in suggestion.partitions] + [f"kernel={suggestion.kernel!r}"]
-    if suggestion.fallback:
-        arguments.append(f"fallback={dict(suggestion.fallback)!r}")
-    yield "        pytest.param("
-    yield f"            {suggestion.facts!r},"
-    yield f"            marks=pytest.mark.dispatch({', '.join(arguments)}),"
-    yield f"            id={f'{suggestion.rule} {show(suggestion.facts)}'!r},"
-    yield "        ),"

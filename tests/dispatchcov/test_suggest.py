@@ -11,7 +11,8 @@ from dispatchcov import load_table, parse_table, store
 from dispatchcov.cli import main
 from dispatchcov.errors import UsageError
 from dispatchcov.results import MEASURES, Results
-from dispatchcov.suggest import render, suggest
+from dispatchcov.suggest import suggest
+from dispatchcov.suggest_render import render
 from dispatchcov.table import Table
 from tests.dispatchcov.build import SMALL, data, row
 
@@ -57,6 +58,43 @@ def test_the_fp4_table_from_nothing() -> None:
     missed = left(of, given, *found)
     assert not set(missed) & set(PLAIN)
     assert len(found) < sum(len(labels) for labels in left(of, given).values()) / 2
+
+
+AT_LEAST = SMALL.replace('name = "ragged"', 'name = "ragged"\nat_least = 4')
+ONE = """[[partition]]
+name = "one"
+rule = "scalar"
+where = "N == 4 and not aligned and dtype == 'float32'"
+at_least = 3
+"""
+
+
+def test_as_many_inputs_as_a_partition_needs_other_ones_first(pytester: pytest.Pytester) -> None:
+    of = parse_table(AT_LEAST + ONE, source="small.toml")
+    given = {"N": 5, "aligned": True, "dtype": "float16"}
+    found = suggested(of, given, measures=("partitions",))
+    ragged = [f for f in found if f["N"] % 4]
+    places = [(False, "float16"), (False, "float32"), (True, "float16")]
+    assert ragged == [{"N": 1, "aligned": aligned, "dtype": dtype} for aligned, dtype in places]
+    assert [f for f in found if f["N"] == 4] == [{"N": 4, "aligned": False, "dtype": "float32"}] * 3
+    pytester.makefile(".toml", small=of.text)
+    records = data(of, row(of, **given))
+    text = render(of, suggest(Results.of(records).tables[0], records, ("partitions",)))
+    pytester.makepyfile(test_suggested=text + f"\ndef test_given():\n    TABLE.decide(**{given})\n")
+    result = pytester.runpytest_subprocess("--dispatch-report", "--dispatch-table=small.toml")
+    result.assert_outcomes(passed=len(found) + 1)
+    result.stdout.fnmatch_lines(["dispatch gate: passed"])
+    assert text.count("dispatch('ragged', kernel=") == 3
+    assert text.count("dispatch('one', kernel=") == 3
+
+
+def test_no_suggestion_is_needless() -> None:
+    of = load_table(ROOT / "tests" / "dispatchcov" / "tables" / "fp4.toml")
+    given = {v.name: v.values[0] if v.values else 64 for v in of.variables}
+    measures = ("partitions", "splits", "boundaries")
+    found = suggested(of, given, measures=measures)
+    for one in found:
+        assert set(left(of, given, *(facts for facts in found if facts is not one))) & set(measures)
 
 
 def test_the_module_runs_as_written(pytester: pytest.Pytester) -> None:
