@@ -54,6 +54,10 @@ def _home(action: str) -> ModuleType:
         from dispatchcov import missing_commands
 
         return missing_commands
+    if action == "compare":
+        from dispatchcov import compare_commands
+
+        return compare_commands
     if action in ("check", "regions"):
         from dispatchcov import table_commands
 
@@ -120,6 +124,14 @@ def _parser() -> argparse.ArgumentParser:
     suggest.add_argument("--call", default="", metavar="MODULE:FUNCTION", help="what the test calls with the facts")
     suggest.add_argument("--of", metavar="LIST", help="measures to cover, comma-separated (default: all)")
     suggest.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    compare = add("compare", "show the tests that reach other regions or kernels than they did (drift)")
+    compare.add_argument("base", metavar="BASE", help="a data file, a baseline, REV:PATH of one in git, or a revision")
+    compare.add_argument("new", nargs="?", metavar="NEW", help="the same, to compare with (default: the records)")
+    _data(compare)
+    compare.add_argument("--baseline", metavar="FILE", help="the baseline file that a mere revision means")
+    compare.add_argument("--fail-on-drift", action="store_true", default=None, help="exit status 2 if a test moved")
+    compare.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
+    compare.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
     debug = add("debug", "show versions, settings, files and tables as dispatchcov sees them")
     for sub in (combine, erase, debug):
         _data(sub)

@@ -40,6 +40,10 @@ class Settings:
     trace: str = ""
     observe: str = ""
     stored: tuple[str, ...] = ()
+    baseline: str = ""
+    update_baseline: bool = False
+    fail_on_drift: bool = False
+    baseline_ignore: tuple[str, ...] = ()
 
 
 def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -75,8 +79,8 @@ def _from_file(file: Path) -> Mapping[str, Any]:
     return {key: _placed(file.parent, key, value) for key, value in values.items()}
 
 
-PATHS = ("table", "data", "trace", "stored")
-ASKING = ("report", "require", "fail_under", "evidence", "trace")
+PATHS = ("table", "data", "trace", "stored", "baseline")
+ASKING = ("report", "require", "fail_under", "evidence", "trace", "baseline")
 
 
 def asks(settings: Settings) -> bool:
@@ -116,7 +120,7 @@ def _typed(source: str, key: str, value: Any) -> Any:
         if not isinstance(values, list | tuple) or not all(isinstance(item, str) for item in values):
             raise UsageError(f"{source}: expected {key} to be a list of strings, got {value!r}")
         return tuple(values)
-    if key in ("append", "check"):
+    if isinstance(default, bool):
         return _boolean(source, key, value)
     if key == "fail_under":
         return percent(value, f"{source}: {key}")

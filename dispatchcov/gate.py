@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dispatchcov.demands import Demand
+from dispatchcov.drift import Drift, counted
 from dispatchcov.results import Item, Results, TableResults
 from dispatchcov.table import show
 
@@ -16,11 +17,12 @@ SPARED = "nothing is judged missed but what --dispatch-require names"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What is asked of results: ``fail_under`` percent of required partition bins, and partitions named in
-    ``require``.
+    ``require``; with ``fail_on_drift``, that no test moved.
     """
 
     fail_under: float | None = None
     require: tuple[str, ...] = ()
+    fail_on_drift: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
     demands = _demands(results, limits)
     failures = [f"records are damaged: {problem}" for problem in results.problems]
+    if results.drift and limits.fail_on_drift:
+        failures += drifted(results.drift)
     if not results.tables and results.partial:
         note = f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged"
         return Verdict(tuple(failures), (note,), partial=True)
@@ -64,6 +68,18 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     unique = tuple(dict.fromkeys(failures))
     partial = bool(results.partial)
     return Verdict(unique, tuple(dict.fromkeys(notes)), results.decisions == 0 and not partial, partial)
+
+
+def drifted(drift: Drift) -> Iterator[str]:
+    """Why ``drift`` fails a run that must not drift: the tests that moved, unless the baseline was brought up to date.
+
+    New and gone tests fail nothing: whoever adds or removes a test sees that it is there or not.
+    """
+    for moves in () if drift.update else drift.groups:
+        first, tests = moves[0], sorted({move.test for move in moves})
+        was, now = (place.label if place else "nothing" for place in (first.old, first.new))
+        more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
+        yield f"{first.op}: {counted(len(tests))} moved from {was} to {now}: {first.seen}, in {tests[0]}{more}"
 
 
 def _demands(results: Results, limits: Limits) -> list[Demand]:

@@ -38,7 +38,12 @@ def _folder(document: Document) -> str:
 
 def parse_table(text: str, *, source: str = "<table>") -> Table:
     """The table in the TOML ``text``; ``source`` names it in messages and reports. Raises :class:`TableError`."""
-    return Table(_parts(Document(text.removeprefix("\ufeff"), source)))
+    return Table(parse_parts(text, source=source))
+
+
+def parse_parts(text: str, *, source: str = "<table>") -> Parts:
+    """What the table in the TOML ``text`` is made of; raises :class:`TableError`. Nothing can decide by it yet."""
+    return _parts(Document(text.removeprefix("\ufeff"), source))
 
 
 def _parts(document: Document, requirements: Entry | None = None) -> Parts:
@@ -143,4 +148,4 @@ def _unique(items: Iterable[_T], kind: str, document: Document) -> dict[str, _T]
     return found
 
 
-__all__ = ["TableError", "load_table", "parse_table"]
+__all__ = ["TableError", "load_table", "parse_parts", "parse_table"]

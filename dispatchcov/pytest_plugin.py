@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from dispatchcov.assertions import DispatchTrace
     from dispatchcov.session import Session
 
-OPTIONS = ("report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored")
+OPTIONS = (
+    "report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored",
+    "baseline", "update_baseline", "fail_on_drift",
+)  # fmt: skip
 ONLY_TELLS = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options of pytest with which it tells something and runs nothing: the records stay as they are."""
 
@@ -71,6 +74,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--dispatch-observe", metavar="torch", help="run each test under the kernel profiler: evidence observed")
     add("--dispatch-trace", metavar="FILE.jsonl", help="write the raw trace, one decision a line")
+    add("--dispatch-baseline", metavar="FILE", help="report the tests that reach other regions or kernels than in FILE")
+    add(
+        "--dispatch-update-baseline",
+        action="store_true",
+        default=None,
+        help="write to the baseline what the passed tests reach; tests that did not run stay in it",
+    )
+    add("--dispatch-fail-on-drift", action="store_true", default=None, help="fail if a test moved from the baseline")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "dispatch(partition, ..., kernel=PATTERN, fallback={RULE: PREDICATE}, evidence=...): "
         "the test fails unless its decisions reach the partition",
     )
+    config.addinivalue_line("markers", "dispatch_varies: the test draws other inputs in each run; drift allows for it")
     given = {name: config.getoption(f"dispatch_{name}", None) for name in OPTIONS}
     if any(config.getoption(name, False) for name in ONLY_TELLS):
         return

@@ -21,6 +21,9 @@ UNENDED = "the run did not end"
 ASSERTS = "asserts dispatch: "
 """An outcome of a test under its id with this before it says that the test asserted where its decisions went."""
 
+VARIES = "inputs vary: "
+"""An outcome of a test under its id with this before it says that the test draws other inputs in each run."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableText:

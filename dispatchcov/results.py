@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from dispatchcov.drift import Drift
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.expr import Value
 from dispatchcov.records import Data
@@ -180,7 +181,10 @@ class TableResults:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The measures of one run or of several; ``data`` and ``judged`` are what they follow from."""
+    """The measures of one run or of several; ``data`` and ``judged`` are what they follow from.
+
+    ``drift`` is what drifted from a baseline, where there was one to compare with.
+    """
 
     tables: tuple[TableResults, ...]
     data: Data = field(repr=False)
@@ -189,6 +193,7 @@ class Results:
     today: datetime.date
     partial: tuple[str, ...]
     problems: tuple[str, ...]
+    drift: Drift | None = None
 
     @staticmethod
     def of(
@@ -205,7 +210,7 @@ class Results:
         """
         from dispatchcov.measure import measure
 
-        judged = _same_versions(data, tables)
+        judged = same_versions(data, tables)
         day = today or datetime.date.today()
         needed = frozenset(evidence)
         partial = tuple(sorted({reason for shard in data.shards for reason in shard.partial}))
@@ -240,7 +245,8 @@ class Results:
         return found
 
 
-def _same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
+def same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
+    """``tables`` and those that ``data`` were recorded with, one an operator; raises :class:`DigestError`."""
     from dispatchcov.load import parse_table
 
     judged = {table.op: table for table in tables}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dispatchcov.observers.torch_profiler import TorchObserver
 
 from dispatchcov import config, junit, store
+from dispatchcov.baseline_session import Keeper
 from dispatchcov.config import Settings
 from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
@@ -67,7 +68,7 @@ def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: boo
         )
     elif other:
         settings = replace(settings, append=True)
-    session = Session(settings, worker=worker or not asked, inside=not asked and in_test)
+    session = Session(settings, worker=worker or not asked, inside=not asked and in_test, root=root)
     session.start()
     if not worker:
         session.partial(UNENDED)
@@ -90,12 +91,13 @@ def _absolute(spec: str) -> str:
 class Session:
     """One pytest process. A worker only records; the controller also merges, measures, judges and reports.
 
-    ``inside``: a test of the run started this pytest.
+    ``inside``: a test of the run started this pytest. ``root``: what the node ids of tests start from.
     """
 
     settings: Settings
     worker: bool = False
     inside: bool = False
+    root: str | os.PathLike[str] = "."
     recorder: Recorder = field(init=False)
     observer: TorchObserver | None = None
     results: Results | None = None
@@ -113,6 +115,7 @@ class Session:
             _writable(destination, "--dispatch-report", folder=bool(REPORTS[kind].file))
         _writable(self.settings.trace, "--dispatch-trace")
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
+        self.baseline = None if self.worker else Keeper.of(self.settings, self.root)
         data = os.path.abspath(self.settings.data)
         self.tables = config.tables(self.settings.table)
         self.check(self.tables)
@@ -232,9 +235,12 @@ class Session:
 
     def _judge(self) -> None:
         lost = [error for error in (self.recorder.lost, self.recorder.trace_lost) if error]
-        data = brought_in(self.settings.stored, self.tables, store.combine(self.data, remove=True))
+        own = store.combine(self.data, remove=True)
+        data = brought_in(self.settings.stored, self.tables, own)
         results = Results.of(data, self.tables, evidence=self.evidence)
-        limits = Limits(self.settings.fail_under, self.settings.require)
+        if self.baseline:
+            results = replace(results, drift=self.baseline.drift(own, results.judged))
+        limits = Limits(self.settings.fail_under, self.settings.require, self.settings.fail_on_drift)
         try:
             verdict = judge(results, limits)
         except UsageError as error:
@@ -256,7 +262,8 @@ class Session:
         self.verdict = verdict
         printed = [render(kind, results, verdict) for kind, destination in self.reports if not destination]
         if not any(kind.startswith("term") for kind, _ in self.reports):
-            printed.insert(0, "\n".join([*text_report.totals_lines(results), *text_report.verdict_lines(verdict)]))
+            summary = [*text_report.drift_lines(results), *text_report.totals_lines(results)]
+            printed.insert(0, "\n".join([*summary, *text_report.verdict_lines(verdict)]))
         self.report = "\n".join(printed)
 
     def lines(self) -> list[str]:

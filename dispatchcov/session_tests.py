@@ -18,7 +18,7 @@ from dispatchcov.errors import UsageError, known
 from dispatchcov.flight import BEGUN, RAISED, RETURNED
 from dispatchcov.flight_read import told
 from dispatchcov.recorder import CHECKED, LAUNCHED, OBSERVED, RecordedDecision, Recorder, active
-from dispatchcov.records import ASSERTS
+from dispatchcov.records import ASSERTS, VARIES
 from dispatchcov.table import known_tables
 
 RECORDER: pytest.StashKey[Recorder] = pytest.StashKey()
@@ -57,6 +57,8 @@ def phase(session: Session | None, item: pytest.Item, name: str) -> Iterator[Non
             check_markers(item)
             if session is not None and asserts(item):
                 session.recorder.outcome(ASSERTS + item.nodeid, "passed")
+            if session is not None and varies(item):
+                session.recorder.outcome(VARIES + item.nodeid, "passed")
     except Exception:
         item.stash[LAUNCHES] = last_launches(recorder)
         raise
@@ -91,6 +93,12 @@ def asserts(item: pytest.Item) -> bool:
     """Did ``item``, by a marker or the fixture, assert where its decisions went?"""
     trace = item.stash.get(TRACE, None)
     return item.get_closest_marker("dispatch") is not None or (trace is not None and trace.asserted)
+
+
+def varies(item: pytest.Item) -> bool:
+    """Does ``item`` draw other inputs in each run? Hypothesis says so of its tests, a marker of others."""
+    marked = item.get_closest_marker("dispatch_varies") is not None
+    return marked or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def trace_for(item: pytest.Item) -> DispatchTrace:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchcov.gate import Verdict
+from dispatchcov.report import drift as drift_report
 from dispatchcov.report.text import evidence_text, near, plural, state_text
 from dispatchcov.results import Item, Results, TableResults
 from dispatchcov.table import show
@@ -37,6 +38,8 @@ def _lines(results: Results, verdict: Verdict) -> Iterator[str]:
         yield from _table(table)
     for table in results.tables:
         yield from _missed(table)
+    if results.drift is not None:
+        yield from (*drift_report.markdown_lines(results.drift), "")
     if verdict.notes:
         yield from _details("Notes", _listed(verdict.notes))
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dispatchcov.gate import Verdict
+from dispatchcov.report import drift as drift_report
 from dispatchcov.results import Item, Results, TableResults, Totals, emulated
 from dispatchcov.table import EVIDENCE, show
 
@@ -29,6 +30,7 @@ def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
     for table in results.tables:
         lines += _table(table, missing)
         lines.append("")
+    lines += drift_lines(results)
     lines += totals_lines(results)
     lines += verdict_lines(verdict)
     return "\n".join(lines)
@@ -177,6 +179,13 @@ def _grades(mutants: Sequence[Item]) -> Iterator[str]:
         noticed = counts["caught"] + counts["noticed"]
         caught = f"{counts['caught']} by a test that asserts"
         yield f"mutants noticed: {noticed}, of which {caught}; equivalent: {counts['equivalent']}"
+
+
+def drift_lines(results: Results) -> Iterator[str]:
+    """What drifted, if there was a baseline to compare with, and an empty line."""
+    if results.drift is not None:
+        yield from drift_report.lines(results.drift)
+        yield ""
 
 
 def totals_lines(results: Results) -> Iterator[str]:
