@@ -67,7 +67,7 @@ class Cell:
     """
 
     __slots__ = (
-        "bounds", "context", "due", "extremes", "final", "first", "hardware", "id", "kernel", "plain", "ran", "rule",
+        "bounds", "context", "due", "extremes", "final", "first", "hardware", "id", "kernel", "nanoseconds", "plain", "ran", "rule",
         "slot", "vector", "view",
     )  # fmt: skip
 
@@ -84,6 +84,7 @@ class Cell:
         self.slot = -1
         self.due = 1
         self.plain = False
+        self.nanoseconds = 0
         self.final: tuple[int, ...] = ()
         self.first = facts
         self.bounds: list[Any] = [facts[place] for place in view.ranged for _ in range(2)]

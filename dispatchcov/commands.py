@@ -24,6 +24,7 @@ from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
 from dispatchcov.table import Table, Variable
 from dispatchcov.table_commands import BELOW, ERROR, FINE, write
+from dispatchcov.weights import weighed
 
 
 def run(options: argparse.Namespace) -> int:
@@ -121,7 +122,7 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    names = ("table", "require", "fail_under", "evidence", "data", "stored")
+    names = ("table", "require", "fail_under", "evidence", "data", "stored", "weights")
     given = {name: getattr(options, name, None) for name in names}
     return config.read(os.getcwd(), given)
 
@@ -132,7 +133,7 @@ def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
     evidence = config.evidence(settings.evidence, "--evidence")
     if options.complete:
         data = replace(data, shards=tuple(replace(shard, partial=()) for shard in data.shards))
-    results = Results.of(data, tables, evidence=evidence)
+    results = weighed(Results.of(data, tables, evidence=evidence), settings.weights)
     verdict = judge(results, Limits(settings.fail_under, settings.require))
     if options.quiet and not options.output:
         if not verdict.ok:

@@ -40,6 +40,7 @@ class Settings:
     trace: str = ""
     observe: str = ""
     stored: tuple[str, ...] = ()
+    weights: str = ""
     baseline: str = ""
     update_baseline: bool = False
     fail_on_drift: bool = False
@@ -79,8 +80,8 @@ def _from_file(file: Path) -> Mapping[str, Any]:
     return {key: _placed(file.parent, key, value) for key, value in values.items()}
 
 
-PATHS = ("table", "data", "trace", "stored", "baseline")
-ASKING = ("report", "require", "fail_under", "evidence", "trace", "baseline")
+PATHS = ("table", "data", "trace", "stored", "baseline", "weights")
+ASKING = ("report", "require", "fail_under", "evidence", "trace", "baseline", "weights")
 
 
 def asks(settings: Settings) -> bool:

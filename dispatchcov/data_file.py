@@ -70,7 +70,8 @@ CREATE TABLE rows (       -- how often, in the order of the shard
     launched INTEGER,     -- how many of them were attested: their launcher returned,
     observed INTEGER,     -- the profiler saw their kernel,
     checked INTEGER,      -- a result was compared after them
-    finished INTEGER      -- 0 if the test had not ended
+    finished INTEGER,     -- 0 if the test had not ended
+    nanoseconds INTEGER   -- what their kernels took, as far as a profiler saw
 );
 CREATE TABLE outcomes (   -- how tests ended
     shard INTEGER,        -- shards.id
@@ -79,7 +80,7 @@ CREATE TABLE outcomes (   -- how tests ended
 )
 """
 STATEMENTS = tuple(statement.strip() for statement in SCHEMA.split(";\n"))
-TABLES = {"tables": 5, "shards": 12, "tests": 2, "contexts": 3, "decisions": 7, "rows": 8, "outcomes": 3}
+TABLES = {"tables": 5, "shards": 12, "tests": 2, "contexts": 3, "decisions": 7, "rows": 9, "outcomes": 3}
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -160,14 +161,14 @@ def _relations(data: Data) -> Iterator[tuple[str, Iterable[tuple[Any, ...]]]]:
         ),
     )
     if data.rows:
-        names, digest, machine, test, phase, vector, hardware, kernel, *counts, inputs, finished = zip(
+        names, digest, machine, test, phase, vector, hardware, kernel, *counts, inputs, finished, times = zip(
             *data.rows, strict=True
         )
         context = map(contexts.__getitem__, zip(test, phase, strict=True))
         # 1 and true are one key here, but not within one table: there they would be of one variable.
         what = zip(digest, machine, vector, hardware, kernel, inputs, strict=True)
         decision = map(decisions.__getitem__, what)
-        yield "rows", zip(map(shards.__getitem__, names), context, decision, *counts, finished, strict=True)
+        yield "rows", zip(map(shards.__getitem__, names), context, decision, *counts, finished, times, strict=True)
     if data.outcomes:
         names, test, outcome = zip(*data.outcomes, strict=True)
         yield "outcomes", zip(map(shards.__getitem__, names), map(tests.__getitem__, test), outcome, strict=True)

@@ -13,7 +13,8 @@ from dispatchcov.parts import EVIDENCE
 from dispatchcov.results import Item, Results, Seen
 
 _EVIDENCE = "|".join(EVIDENCE)
-_REST = re.compile(rf"(?:\s+(?P<evidence>(?:{_EVIDENCE})(?:\s*,\s*(?:{_EVIDENCE}))*))?(?:\s+on\s+(?P<where>.+))?")
+_LIST = rf"(?:{_EVIDENCE})(?:(?:\s*,\s*|\s+and\s+)(?:{_EVIDENCE}))*"
+_REST = re.compile(rf"(?:\s+(?P<evidence>{_LIST}))?(?:\s+on\s+(?P<where>.+))?")
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?:\s*==?\s*|_)(?P<value>\w+)")
 
 
@@ -46,7 +47,7 @@ class Demand:
                 f"required by name: unknown partition {text!r}; {known(text, names)}; more is asked as in "
                 "'NAME observed, checked on sm_90'"
             )
-        evidence = frozenset(part.strip() for part in (rest["evidence"] or "").split(",") if part.strip())
+        evidence = frozenset(part.strip() for part in re.split(r",|\band\b", rest["evidence"] or "") if part.strip())
         return Demand(text, name, evidence, rest["where"] or "")
 
     def check(self, results: Results) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dispatchcov.session import Session
 
 OPTIONS = (
-    "report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored",
+    "report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored", "weights",
     "baseline", "update_baseline", "fail_on_drift",
 )  # fmt: skip
 ONLY_TELLS = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
@@ -72,6 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="data file of an earlier run or another machine to bring in; what is stale in it counts for nothing",
     )
+    add("--dispatch-weights", metavar="FILE", help="data file of a real workload to weigh the coverage by")
     add("--dispatch-observe", metavar="torch", help="run each test under the kernel profiler: evidence observed")
     add("--dispatch-trace", metavar="FILE.jsonl", help="write the raw trace, one decision a line")
     add("--dispatch-baseline", metavar="FILE", help="report the tests that reach other regions or kernels than in FILE")

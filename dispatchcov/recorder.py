@@ -292,6 +292,16 @@ class Recorder:
                 decision.cell = cell
             self._count(decision, evidence)
 
+    def took(self, times: Iterable[tuple[RecordedDecision, int]]) -> None:
+        """Keep what the kernels of launches took, in nanoseconds, as a profiler saw it."""
+        with self.lock:
+            cells: dict[int, Cell] = {}
+            for decision, nanoseconds in times:
+                decision.cell.nanoseconds += nanoseconds
+                cells[id(decision.cell)] = decision.cell
+            timed = [cell for cell in cells.values() if cell.id >= 0 and cell.nanoseconds]
+            self.journal.append([{"k": "time", "id": cell.id, "nanoseconds": cell.nanoseconds} for cell in timed])
+
     def mismatch(self, decision: RecordedDecision, ran: str) -> None:
         """Keep that the kernel ``ran`` was seen where ``decision`` had selected another."""
         with self.lock:

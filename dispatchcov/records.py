@@ -43,7 +43,8 @@ class Row(NamedTuple):
     ``kernel``: what ran by the account of code that decides itself, ``""`` where the table decided.
     ``inputs``: facts seen, in
     the order of the table's variables: the first, then those at which an integer variable was smallest or largest.
-    ``finished``: false while the test that these counts belong to had not ended. A named tuple, because there are many.
+    ``finished``: false while the test that these counts belong to had not ended. ``nanoseconds``: what the profiler saw
+    kernels take in launches of these decisions. A named tuple, because there are many.
     """
 
     shard: str
@@ -60,6 +61,7 @@ class Row(NamedTuple):
     checked: int
     inputs: Inputs
     finished: bool = True
+    nanoseconds: int = 0
 
 
 class Outcome(NamedTuple):

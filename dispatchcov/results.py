@@ -180,10 +180,73 @@ class TableResults:
 
 
 @dataclass(frozen=True, slots=True)
+class Weight:
+    """A region that the workload enters: ``calls`` decisions, kernels of ``nanoseconds``, and a real input of it.
+
+    ``state``, ``evidence`` and ``tests`` are those of the region in the results that are weighed.
+    """
+
+    op: str
+    region: str
+    rule: str
+    kernel: str
+    calls: int
+    nanoseconds: int
+    machines: tuple[str, ...]
+    input: dict[str, Value]
+    state: str
+    evidence: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    @property
+    def reached(self) -> bool:
+        """Does a test reach it?"""
+        return self.state == "hit"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The regions of a workload, recorded in ``source``, the heaviest first."""
+
+    source: str
+    regions: tuple[Weight, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Did a profiler see kernels of it?"""
+        return any(region.nanoseconds for region in self.regions)
+
+    @property
+    def calls(self) -> int:
+        """How many decisions the workload took."""
+        return sum(region.calls for region in self.regions)
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long its kernels took, as far as a profiler saw."""
+        return sum(region.nanoseconds for region in self.regions)
+
+    def reached(self, evidence: str = "selected") -> tuple[int, int]:
+        """Calls and nanoseconds in regions that tests reach with ``evidence``."""
+        inside = [region for region in self.regions if region.reached and evidence in region.evidence]
+        return sum(region.calls for region in inside), sum(region.nanoseconds for region in inside)
+
+    def share(self, region: Weight) -> float:
+        """The share of ``region`` in percent: of the time where that was seen, else of the calls."""
+        return 100 * region.nanoseconds / self.nanoseconds if self.timed else 100 * region.calls / self.calls
+
+    @property
+    def unreached(self) -> tuple[Weight, ...]:
+        """The regions that no test reaches, the heaviest first."""
+        return tuple(region for region in self.regions if not region.reached)
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """The measures of one run or of several; ``data`` and ``judged`` are what they follow from.
 
-    ``drift`` is what drifted from a baseline, where there was one to compare with.
+    ``drift`` is what drifted from a baseline, where there was one to compare with, ``weights`` what a workload weighs.
     """
 
     tables: tuple[TableResults, ...]
@@ -194,6 +257,7 @@ class Results:
     partial: tuple[str, ...]
     problems: tuple[str, ...]
     drift: Drift | None = None
+    weights: Weights | None = None
 
     @staticmethod
     def of(

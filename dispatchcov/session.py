@@ -29,6 +29,7 @@ from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
 from dispatchcov.table import Table
 from dispatchcov.trace import TraceWriter
+from dispatchcov.weights import weighed
 
 
 def report_type(value: str) -> tuple[str, str]:
@@ -240,6 +241,7 @@ class Session:
         results = Results.of(data, self.tables, evidence=self.evidence)
         if self.baseline:
             results = replace(results, drift=self.baseline.drift(own, results.judged))
+        results = weighed(results, self.settings.weights)
         limits = Limits(self.settings.fail_under, self.settings.require, self.settings.fail_on_drift)
         try:
             verdict = judge(results, limits)

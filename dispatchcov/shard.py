@@ -16,12 +16,13 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
              id, view, vector, hardware, kernel, inputs, selected, launched, observed, checked
 ``outcome``  ``test``, ``outcome``
 ``partial``  ``reason``: absence proves nothing in this run; "the run did not end" is taken back by ``end``
+``time``     ``id`` of a row, ``nanoseconds``: what its kernels took in all, as far as a profiler saw
 ``retry``    ``test``: it begins again, and what it decided before this line counts as an ``earlier try``
 ``note``     ``text``: something to know about this run
 ``end``      the process ended in order
 ===========  ====================================================================================================
 
-Of two rows with one id, and of two outcomes of one test, the later one holds, and final rows over those in progress,
+Of two rows or times with one id, and of two outcomes of one test, the later one holds, and final rows over those in progress,
 which are skipped unread if their lines begin as :class:`ShardWriter` writes them. The array, ``….counts``, is native
 64-bit integers, four a slot. It lives in the page cache: SIGKILL, ``os._exit`` and a crash lose nothing. A slot is used
 again only after the ``close`` line that frees it was written, so the rows of a context without that line own their

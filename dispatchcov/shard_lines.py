@@ -28,6 +28,7 @@ FIELDS = {
     "outcome": "test, outcome (text)",
     "partial": "reason (text)",
     "retry": "test (text)",
+    "time": "id, nanoseconds (integers)",
     "note": "text (text)",
     "end": "nothing else",
 }
@@ -44,7 +45,8 @@ class ShardLines:
 
     ``closes`` and ``outcomes``: number and object of each line of these kinds. ``closed``: the contexts that a
     ``close`` line ended. ``open``: number and object of each ``row`` line of the others. ``ended``: number of the
-    ``end`` line, or 0. ``retries``: number of the last ``retry`` line of each test that has one.
+    ``end`` line, or 0. ``retries``: number of the last ``retry`` line of each test that has one,
+    ``times``: nanoseconds by id of a row.
     """
 
     def __init__(self, path: str, parser: untrusted.Lines | None = None) -> None:
@@ -54,6 +56,7 @@ class ShardLines:
         self.array_name = ""
         self.flight_name = ""
         self.retries: dict[str, int] = {}
+        self.times: dict[int, int] = {}
         self.number = 0
         self.ended = 0
         self.problems: list[str] = []
@@ -175,6 +178,8 @@ class ShardLines:
             self.views[integer(value["id"])] = (self.tables[digest].digest, text(value["machine"]))
         elif kind == "row":
             self.open[integer(value["id"])] = (number, value)
+        elif kind == "time":
+            self.times[integer(value["id"])] = untrusted.counts([value["nanoseconds"]], 1)[0]
         elif kind == "retry":
             self.retries[text(value["test"])] = number
         elif kind == "partial":

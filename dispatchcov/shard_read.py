@@ -109,7 +109,7 @@ class _Rows:
         entries = list(chain.from_iterable(every))
         if not entries:
             return []
-        if self.lines.retries:
+        if self.lines.retries or self.lines.times:
             return None
         try:
             ids, views, vectors, hardware, kernels, inputs, *counts = zip(*entries, strict=True)
@@ -137,7 +137,7 @@ class _Rows:
         phases = chain.from_iterable(map(repeat, [value["phase"] for value in closes], lengths))
         columns = (
             repeat(self.name), digests, machines, tests, phases, map(bits.__getitem__, vectors),
-            map(tuple, hardware), kernels, *counts, list(map(_different, inputs)), repeat(True),
+            map(tuple, hardware), kernels, *counts, list(map(_different, inputs)), repeat(True), repeat(0),
         )  # fmt: skip
         rows: list[Row] = list(map(_make_row, zip(*columns, strict=False)))
         return [row for row in rows if any(row[8:12])] if 0 in counts[0] else rows
@@ -157,13 +157,14 @@ class _Rows:
         return rows
 
     def _row(self, number: int, test: str, phase: str, entry: list[Any], finished: bool) -> Row:
-        _, view, vector, hardware, kernel, inputs, *counts = entry
+        number_of_row, view, vector, hardware, kernel, inputs, *counts = entry
         selected, launched, observed, checked = untrusted.counts(counts, WIDTH)
         digest, machine = self.lines.views[view]
         phase = EARLIER_TRY if number < self.lines.retries.get(test, 0) and phase in COUNTED else phase
         return Row(
             self.name, digest, machine, test, phase, untrusted.bits(vector), untrusted.facts(hardware),
             text(kernel), selected, launched, observed, checked, untrusted.inputs(inputs), finished,
+            self.lines.times.get(number_of_row, 0),
         )  # fmt: skip
 
     def final_entries(self) -> Iterable[Entry]:
@@ -216,7 +217,8 @@ def _added_up(rows: list[Row]) -> list[Row]:
 
 def _added(a: Row, b: Row) -> Row:
     counts = (min(x + y, MAX_COUNT) for x, y in zip(a[8:12], b[8:12], strict=True))
-    return Row._make((*a[:8], *counts, _extremes(a.inputs + b.inputs), a.finished))
+    time = min(a.nanoseconds + b.nanoseconds, MAX_COUNT)
+    return Row._make((*a[:8], *counts, _extremes(a.inputs + b.inputs), a.finished, time))
 
 
 def _extremes(inputs: Inputs) -> Inputs:

@@ -55,6 +55,8 @@ def attest(recorder: Recorder, seen: Observation) -> Observed:
             recorder.mismatch(decision, ran)
         elif symbols or not _kernel(decision).symbol:
             recorder.attest(decision, OBSERVED)
+    timed = zip(seen.launches, seen.times, strict=False)
+    recorder.took((decision, time) for (decision, _), time in timed if isinstance(decision, RecordedDecision))
     if seen.outside:
         listed = "; ".join(symbol[:MAX_SYMBOL] for symbol in seen.outside[:SHOWN])
         more = f"; and {len(seen.outside) - SHOWN} more" if len(seen.outside) > SHOWN else ""

@@ -25,11 +25,12 @@ SHOWN = 5
 
 @dataclass
 class Observation:
-    """What one profiled block showed: launches with the symbols seen in them, symbols outside, and what to
-    know of it.
+    """What one profiled block showed: launches with the symbols seen in them, for each the nanoseconds that its
+    kernels took, symbols outside, and what to know of it.
     """
 
     launches: list[tuple[Decision, tuple[str, ...]]] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     outside: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
@@ -128,21 +129,26 @@ class TorchObserver:
     def _attribute(self, joined: Joined) -> None:
         seen = self._observation
         for number, decision in self._decisions.items():
-            symbols = tuple(event.name for event in joined.kernels.get(number, ()))
-            seen.launches.append((decision, symbols))
+            kernels = joined.kernels.get(number, ())
+            seen.launches.append((decision, tuple(event.name for event in kernels)))
+            seen.times.append(sum(event.duration for event in kernels))
         seen.outside = tuple(dict.fromkeys(event.name for event in joined.outside))
         if self._captured:
-            self._replayed(seen)
+            self._replayed(seen, joined.outside)
 
-    def _replayed(self, seen: Observation) -> None:
+    def _replayed(self, seen: Observation, outside: list[Event]) -> None:
         """Launches that were captured into a CUDA graph ran when it was replayed, outside their ranges."""
         captured = set(map(id, self._captured))
-        replayed = 0
+        replayed: dict[tuple[str, ...], list[int]] = {}
         for place, (decision, symbols) in enumerate(seen.launches):
             ran = tuple(symbol for symbol in seen.outside if is_kernel_of(decision, symbol))
             if id(decision) in captured and not symbols and ran:
                 seen.launches[place] = (decision, ran)
-                replayed += 1
+                replayed.setdefault(ran, []).append(place)
+        for ran, places in replayed.items():  # which replay ran which of them is not known: they share the time
+            time = sum(event.duration for event in outside if event.name in ran)
+            for place in places:
+                seen.times[place] = time // len(places)
         count = len(self._captured)
         how = "attributed to the replay" if replayed else "and the graph was not replayed: not observed"
         seen.notes.append(f"{count} launch{'es' if count > 1 else ''} captured into a CUDA graph, {how}")

@@ -10,6 +10,7 @@ from typing import Any
 import dispatchcov
 from dispatchcov.gate import Verdict
 from dispatchcov.report import drift as drift_report
+from dispatchcov.report import weights as weights_report
 from dispatchcov.results import Item, Mismatch, Results, Seen, Side, TableResults, Totals
 
 FORMAT = 1
@@ -42,6 +43,7 @@ def document(results: Results, verdict: Verdict) -> dict[str, Any]:
         "tables": {table.table.op: _table(table) for table in results.tables},
         "totals": {name: _totals(totals) for name, totals in results.totals.items()},
         "gate": {"ok": verdict.ok, "failures": list(verdict.failures), "notes": list(verdict.notes)},
+        **({"weights": weights_report.document(results.weights)} if results.weights is not None else {}),
         **({"drift": drift_report.document(results.drift)} if results.drift is not None else {}),
     }
 

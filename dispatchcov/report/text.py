@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from dispatchcov.gate import Verdict
 from dispatchcov.report import drift as drift_report
+from dispatchcov.report import weights as weights_report
 from dispatchcov.results import Item, Results, TableResults, Totals, emulated
 from dispatchcov.table import EVIDENCE, show
 
@@ -32,6 +33,7 @@ def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
         lines.append("")
     lines += drift_lines(results)
     lines += totals_lines(results)
+    lines += weights_report.lines(results.weights) if results.weights is not None else []
     lines += verdict_lines(verdict)
     return "\n".join(lines)
 

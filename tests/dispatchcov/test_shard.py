@@ -163,7 +163,7 @@ def test_a_whole_shard(read: Read) -> None:
     assert shard.notes == ("no CUDA device",)
     assert (table.digest, table.op, table.source, table.text) == ("d" * 64, "demo::record", "demo.toml", TEXT)
     assert row == (
-        NAME, "d" * 64, "cpu", "t.py::t", "call", 3, (90,), "", 5, 4, 3, 2, ((8, True, "float16", 90),), True,
+        NAME, "d" * 64, "cpu", "t.py::t", "call", 3, (90,), "", 5, 4, 3, 2, ((8, True, "float16", 90),), True, 0,
     )  # fmt: skip
     assert outcome == (NAME, "t.py::t", "passed")
 

@@ -150,7 +150,8 @@ def any_data(draw: st.DrawFn) -> Data:
             counts = [draw(st.integers(0, 2**63 - 1)) for _ in range(4)]
             texts = [draw(TEXTS) for _ in range(3)]
             what = (draw(st.integers(0, 2**200)), inputs[0][:1], draw(TEXTS))
-            rows.append(Row._make((one.name, digest, *texts, *what, *counts, inputs, draw(st.booleans()))))
+            time = draw(st.integers(0, 2**63 - 1))
+            rows.append(Row._make((one.name, digest, *texts, *what, *counts, inputs, draw(st.booleans()), time)))
     outcomes = tuple(Outcome(one.name, draw(TEXTS), draw(TEXTS)) for one in shards)
     return Data(TABLES, shards, tuple(rows), outcomes)
 

@@ -37,7 +37,8 @@ def test_what_follows_from_the_symbols_of_a_launch(
 ) -> None:
     with Recorder(None) as recorder:
         decision = decide(n)
-        found = attest(recorder, Observation([(decision, seen)]))
+        found = attest(recorder, Observation([(decision, seen)], [250]))
+        assert decision.cell.nanoseconds == 250
         assert decision.counts[OBSERVED] == evidence
         assert [kernel for _, kernel in found.mismatches] == ran
         assert len(recorder.context.cells) == 1 + len(ran)
