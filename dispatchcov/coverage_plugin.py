@@ -85,7 +85,6 @@ class TablePlugin(CoveragePlugin):
             self.put(running.get_data(), results)
             return ""
         data = CoverageData(basename=self.data_file, suffix="dispatchcov")
-        data.erase()
         self.put(data, results)
         data.write()
         return from_here(data.data_filename())

@@ -124,7 +124,8 @@ def pytest_runtestloop():
     return result
 """,
     )
-    for _ in range(2):  # the file of an earlier run does not stay
+    for tests in (TESTS.replace("[4, 8]", "[5]"), TESTS):  # what an earlier run reached does not stay
+        project.put("test_small.py", tests)
         shown = project.run(*RUN[2:], status=1)
     assert "written: .coverage.dispatchcov" in shown
     assert [file.name for file in project.path.glob(".coverage.*")] == [".coverage.dispatchcov"]

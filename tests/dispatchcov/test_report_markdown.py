@@ -93,7 +93,9 @@ def test_hostile_names_are_shown_and_do_nothing() -> None:
     assert "&lt;/b&gt;&lt;script&gt;alert(1)&lt;/script&gt;|`x`,&quot;,[a](http:" in tables(page)[1][3][0]
 
 
-@pytest.mark.parametrize("text", ["# a", "- a", "1. a", "+ a", "=== a", "    a", "a | b \\| c", "*a* _b_ ~~c~~ $d$", "<!-- a", "<script a"])
+@pytest.mark.parametrize(
+    "text", ["# a", "- a", "1. a", "+ a", "=== a", "    a", "a | b \\| c", "*a* _b_ ~~c~~ $d$", "<!-- a", "<script a"]
+)
 def test_a_line_is_a_line(text: str) -> None:
     shown = html(f"- {markdown.escape(text)}")
     assert shown == f"<ul>\n<li>{text.strip().replace('<', '&lt;')}</li>\n</ul>\n"
