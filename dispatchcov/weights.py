@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from dispatchcov import decide, places
 from dispatchcov.errors import DataError, DigestError
+from dispatchcov.load import parse_table
 from dispatchcov.paths import region_name
 from dispatchcov.records import COUNTED, Data, Row
 from dispatchcov.results import Item, Results, TableResults, Weight, Weights
@@ -35,8 +36,7 @@ def weigh(results: Results, workload: Data, source: str) -> Weights:
     """
     regions: list[Weight] = []
     for table in results.tables:
-        _same_version(table.table, workload, source)
-        regions += _regions(table, [row for row in workload.rows if row.digest == table.table.digest])
+        regions += _regions(table, _rows(table.table, workload, source))
     if not regions:
         ops = ", ".join(table.table.op for table in results.tables) or "none"
         raise DataError(f"{source}: expected decisions of a workload by one of the tables judged ({ops}), got none")
@@ -47,13 +47,23 @@ def weigh(results: Results, workload: Data, source: str) -> Weights:
     return Weights(source, tuple(regions), (note,) if seen and untimed else ())
 
 
-def _same_version(table: Table, workload: Data, source: str) -> None:
+def _rows(table: Table, workload: Data, source: str) -> list[Row]:
+    """The rows of ``table``, also those recorded with other requirements on the same rules: as ``table`` sees them."""
+    view = decide.View.of(table, decide.DEFAULT_MACHINE)
+    found: list[Row] = []
     for recorded in workload.tables:
-        if recorded.op == table.op and recorded.digest != table.digest:
-            raise DigestError(
-                f"{table.op}: {table.source} has digest {table.digest[:12]}, the workload {source} was recorded with "
-                f"{recorded.digest[:12]}; record it again"
-            )
+        if recorded.op != table.op:
+            continue
+        rows = [row for row in workload.rows if row.digest == recorded.digest]
+        if recorded.digest != table.digest:
+            if parse_table(recorded.text, source=recorded.source).rules_digest != table.rules_digest:
+                raise DigestError(
+                    f"{table.op}: {table.source} has digest {table.digest[:12]}, the workload {source} was recorded "
+                    f"with {recorded.digest[:12]}, whose rules are others; record it again"
+                )
+            rows = [row._replace(vector=view.vector(row.inputs[0])) for row in rows]
+        found += rows
+    return found
 
 
 def _regions(results: TableResults, rows: Iterable[Row]) -> list[Weight]:

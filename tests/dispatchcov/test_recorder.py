@@ -675,7 +675,7 @@ print(json.dumps(report))
 
 
 def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> None:
-    report = json.loads(run_script(KILL_AT_RANDOM, tmp_path, 60))
+    report = json.loads(run_script(KILL_AT_RANDOM, tmp_path, 200))
     finished_tests = 0
     for path, tests, done, started in report:
         if not any(os.path.getsize(shard) for shard in store.shards_beside(path)):
@@ -691,7 +691,7 @@ def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> Non
         left = counted.get(f"t{tests}", 0)
         assert done <= left <= max(started, 300 if not done and not started else 0)
         finished_tests += tests
-    assert finished_tests > 100
+    assert finished_tests > 400
 
 
 def at_each_line(action: Callable[[], object], visit: Callable[[], None]) -> None:

@@ -119,6 +119,24 @@ def test_a_workload_of_another_version_of_the_table_is_an_error() -> None:
         weigh(measured(ALIGNED), workload, "serve")
 
 
+def test_a_workload_recorded_with_other_requirements_on_the_same_rules() -> None:
+    """Its predicates are others, so the bits of its vectors mean something else."""
+    other = parse_table(
+        SMALL.replace('where = "N % 4 != 0"', "where = \"dtype == 'float32' and N != 3 and N % 4 != 0\""),
+        source="other.toml",
+    )
+    given = {"aligned": True, "dtype": "float32", "phase": "run"}
+    rows = (
+        row(other, "", N=8, **given)._replace(nanoseconds=70),
+        row(other, "", N=3, **given)._replace(nanoseconds=30),
+    )
+    weights = weigh(measured(ALIGNED), data(other, *rows), "serve")
+    assert [(each.rule, each.nanoseconds, each.state) for each in weights.regions] == [
+        ("vec4", 70, "hit"),
+        ("scalar", 30, "missed"),
+    ]
+
+
 def test_reports() -> None:
     results = replace(measured(ALIGNED), weights=weigh(measured(ALIGNED), WORKLOAD, "serve"))
     document = json.loads(json_report.render(results, judge(results)))
