@@ -18,6 +18,7 @@ from dispatchcov.errors import DispatchcovError
 
 WRITTEN = {
     "json": "write the report as JSON, format 1",
+    "html": "write the report as a page for a browser into a folder (default: dispatchcov-html)",
     "lcov": "write the lines of the tables with their hits as an LCOV tracefile",
     "xml": "write the lines of the tables with their hits as Cobertura XML",
     "markdown": "write the report as Markdown, for the summary of a job",

@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         const="term-missing",
         metavar="TYPE[:DEST]",
-        help="report dispatch coverage and gate on it: term, term-missing (the bare option), json[:FILE], lcov[:FILE], "
-        "xml[:FILE] (Cobertura), markdown[:FILE], github; repeatable",
+        help="report dispatch coverage and gate on it: term, term-missing (the bare option), json[:FILE], html[:DIR], "
+        "lcov[:FILE], xml[:FILE] (Cobertura), markdown[:FILE], github; repeatable",
     )
     add(
         "--dispatch-table",

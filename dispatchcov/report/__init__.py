@@ -39,6 +39,7 @@ REPORTS = {
     "term": Kind("text", function="render_short"),
     "term-missing": Kind("text"),
     "json": Kind("json", "dispatchcov.json"),
+    "html": Kind("html", "dispatchcov-html", "index.html"),
     "lcov": Kind("lcov", "dispatchcov.lcov"),
     "xml": Kind("cobertura", "dispatchcov.xml"),
     "markdown": Kind("markdown", "dispatchcov.md"),
