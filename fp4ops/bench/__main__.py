@@ -1,14 +1,15 @@
 """``python -m fp4ops.bench NAME ...``: one of the benchmarks; ``NAME --help`` explains its options.
 
-====  =====================================================================================================
-name  what it measures
-====  =====================================================================================================
-cpu   CPU dequantisers against a table look-up and multiply in torch
-host  the host's share of an eager call against torch's linear, with and without recording
-gpu   the CUDA kernels against the memory's and cuBLAS's rates, on one GPU: ``reports/h200/bench.json``
-====  =====================================================================================================
+========  =================================================================================================
+name      what it does
+========  =================================================================================================
+cpu       CPU dequantisers against a table look-up and multiply in torch
+host      the host's share of an eager call against torch's linear, with and without recording
+gpu       the CUDA kernels against the memory's and cuBLAS's rates, on one GPU: ``reports/h200/bench.json``
+workload  records what a server would do, with the time of its kernels: what coverage is weighed by
+========  =================================================================================================
 
-Each compares results before it times anything, and fails if one is wrong.
+Each checks results before it times anything, and fails if one is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-NAMES = ("cpu", "host", "gpu")
+NAMES = ("cpu", "host", "gpu", "workload")
 
 
 def main(arguments: Sequence[str]) -> int:
