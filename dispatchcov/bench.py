@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import dispatchcov
-from dispatchcov import store
+from dispatchcov import bench_against, store
 from dispatchcov.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
@@ -55,8 +55,8 @@ def by_hand(
     return "Scalar"
 
 
-def main(*, quick: bool = False, output: str | None = None) -> int:
-    """Print the figures, and write them as JSON to ``output``."""
+def main(*, quick: bool = False, output: str | None = None, plot: str | None = None) -> int:
+    """Print the figures, write them as JSON to ``output``, and draw what a call costs into ``plot``."""
     scale = 10 if quick else 1
     table = parse_table(
         resources.files("dispatchcov").joinpath("bench.toml").read_text(encoding="utf-8"), source="bench.toml"
@@ -68,6 +68,10 @@ def main(*, quick: bool = False, output: str | None = None) -> int:
         figures["file"] = _file(table, folder, 1_000_000 // scale)
         figures["combine"] = _combine(table, folder, 1000 // scale, 200)
     figures["plugin"] = _plugin(2 if quick else 7)
+    figures["against"] = _against(table, 20_000 // scale)
+    figures["load"] = _load(table, 100_000 // scale, 10_000_000 // scale)
+    if plot:
+        bench_against.plot(figures["against"], plot)
     if output:
         Path(output).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return 0
@@ -171,6 +175,25 @@ def _copies(table: Table, path: str, count: int, rows: int) -> None:
         other = f"{os.path.basename(path)}.host.{number}.{number:012x}.jsonl"
         copy = text.replace(name, other).replace('"run":"run0"', f'"run":"run{number}"')
         Path(first).with_name(other).write_text(copy, encoding="utf-8")
+
+
+def _against(table: Table, calls: int) -> dict[str, float | None]:
+    found = bench_against.costs(table, shapes(1)[0], by_hand, calls)
+    shown = (f"{name} {f'{value:.0f} ns' if value is not None else 'not installed'}" for name, value in found.items())
+    print(f"a call costs more with: {', '.join(shown)}")
+    return found
+
+
+def _load(table: Table, calls: int, many: int) -> dict[str, Any]:
+    """16 threads, and memory over many decisions."""
+    counted, together, alone = bench_against.threads(table, shapes(50), 16, calls)
+    print(
+        f"threads: 16 x {calls} decisions, {counted} counted; {together:.0f} ns a decision, {together / alone:.1f} x "
+        "that of one thread"
+    )
+    first, last = bench_against.memory(table, shapes(10_000), many)
+    print(f"memory: {first / 1e6:.1f} MB after {many // 10} decisions, {last / 1e6:.1f} MB after {many}")
+    return {"counted": counted, "ns": together, "ns_alone": alone, "bytes_tenth": first, "bytes": last}
 
 
 def _plugin(repeats: int) -> dict[str, Any]:

@@ -138,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         _data(sub)
     bench = add("bench", "measure what recording costs, as ratios within one run")
     bench.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs")
+    bench.add_argument("--plot", metavar="FILE", help="draw what a call costs, beside other observers: .svg or .png")
     bench.add_argument("-o", "--output", metavar="FILE", help="also write the figures as JSON")
     return parser
 

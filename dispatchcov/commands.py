@@ -118,7 +118,7 @@ def bench(options: argparse.Namespace) -> int:
     """Measure what recording costs."""
     from dispatchcov import bench as benchmark
 
-    return benchmark.main(quick=options.quick, output=options.output)
+    return benchmark.main(quick=options.quick, output=options.output, plot=options.plot)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
