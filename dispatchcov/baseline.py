@@ -15,7 +15,7 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from dispatchcov import baseline_tables
 from dispatchcov.errors import DataError, TableError, UsageError
@@ -27,6 +27,7 @@ FORMAT = 1
 MAX_BYTES = 1 << 28
 ABOUT = "which test reaches which region and kernel; written by pytest --dispatch-update-baseline"
 HEADER = {"dispatchcov": "baseline", "format": FORMAT, "about": ABOUT}
+Facts: TypeAlias = tuple[tuple[str, Value], ...]
 KEYS = ("test", "op", "rule", "kernel", "not", "input")
 
 
@@ -43,7 +44,7 @@ class Entry:
     rule: str
     kernel: str
     settled: tuple[tuple[str, str], ...] = ()
-    facts: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
+    facts: Facts = field(default=(), compare=False)
     varies: bool = field(default=False, compare=False)
 
 
@@ -79,7 +80,7 @@ def parse(content: bytes, source: str) -> Baseline:
     """The baseline that ``content``, of ``source``, is; raises :class:`UsageError`."""
     lines = content.replace(b"\r\n", b"\n").split(b"\n")
     _check_header(lines[0], source)
-    declared: dict[str, list[dict[str, Any]]] = {}
+    declared: dict[str, dict[bytes, dict[str, Any]]] = {}
     entries: dict[Entry, Entry] = {}
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if number > 1 and line.strip()]
     for (number, line), value in zip(numbered, parse_lines([line for _, line in numbered]), strict=True):
@@ -90,14 +91,14 @@ def parse(content: bytes, source: str) -> Baseline:
                 entry = _entry(value)
                 entries[entry] = min(entries.get(entry, entry), entry, key=lambda e: repr(e.facts))
             else:
-                declared.setdefault(text(value.get("op")), []).append(value)
+                declared.setdefault(text(value.get("op")), {})[line] = value  # a union merge may leave it twice
         except TypeError:
             wanted = f"an entry with {', '.join(KEYS)}, or a line of a table with op"
             raise UsageError(f"{source}:{number}: expected {wanted}, got {show(value)}") from None
     tables = {}
     for op, values in declared.items():
         try:
-            tables[op] = baseline_tables.parse(op, values, source)
+            tables[op] = baseline_tables.parse(op, values.values(), source)
         except (TypeError, TableError) as error:
             why = error.message if isinstance(error, TableError) else f"a line that is none of a table: {error}"
             raise UsageError(f"{source}: expected the table of {op} as dispatchcov writes it: {why}") from None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dispatchcov.errors import TableError
 from dispatchcov.load import parse_parts
 from dispatchcov.parts import Parts, Variable
 from dispatchcov.untrusted import refuse, text
@@ -40,7 +41,12 @@ def parse(op: str, values: Iterable[dict[str, Any]], source: str) -> Parts:
     sections: dict[str, list[str]] = {"variables": [], "let": []}
     kernels: dict[str, None] = {}
     rules: list[str] = []
+    names: set[tuple[str, str]] = set()
     for value in values:
+        for kind in {"variable", "let", "rule"} & set(value):
+            if (kind, str(value[kind])) in names:
+                raise TableError(f"expected one line of {kind} {value[kind]!r}, got two; a merge left both, keep one")
+            names.add((kind, str(value[kind])))
         match value:
             case {"variable": str(name), **rest}:
                 pairs = (f"{key} = {_toml(item)}" for key, item in rest.items() if key != "op")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from dispatchcov.baseline import Entry, by_test
+from dispatchcov.baseline import Entry, Facts, by_test
 from dispatchcov.compare_causes import cause
 from dispatchcov.compare_paths import Decided, decided
 from dispatchcov.compare_sides import Reached, file_of
@@ -39,9 +39,10 @@ def ignored(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 def same(a: Entry, b: Entry) -> bool:
     """Do both go the same way, as far as their tables have the same rules?"""
-    ours, theirs = dict(a.settled), dict(b.settled)
-    agree = all(theirs.get(rule, label) == label for rule, label in ours.items())
-    return agree and (a.rule, a.kernel) == (b.rule, b.kernel)
+    if (a.rule, a.kernel) != (b.rule, b.kernel):
+        return False
+    theirs = dict(b.settled)
+    return a.settled == b.settled or all(theirs.get(rule, label) == label for rule, label in a.settled)
 
 
 def _without(entries: Sequence[Entry], others: Sequence[Entry]) -> list[Entry]:
@@ -62,6 +63,7 @@ class _Comparison:
     now: Reached
     ignored: Callable[[str], bool]
     exists: Callable[[str], bool]
+    known: dict[tuple[int, str, Facts], Decided | None] = field(default_factory=dict)  # tests share many inputs
 
     def drift(self) -> Drift:
         before, now = by_test(self.before.entries), by_test(self.now.entries)
@@ -181,8 +183,11 @@ class _Comparison:
         return found
 
     def decide(self, side: Reached, entry: Entry) -> Decided | None:
-        table = side.tables.get(entry.op)
-        return decided(table, dict(entry.facts)) if table is not None and entry.facts else None
+        key = (id(side), entry.op, entry.facts)
+        if key not in self.known:
+            table = side.tables.get(entry.op)
+            self.known[key] = decided(table, dict(entry.facts)) if table is not None and entry.facts else None
+        return self.known[key]
 
 
 def _unkept(old: Entry, now: Decided | None) -> Cause | None:

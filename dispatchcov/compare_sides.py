@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dispatchcov.baseline import Baseline, Entry
+from dispatchcov.baseline import Baseline, Entry, Facts
 from dispatchcov.compare_paths import Labels
-from dispatchcov.expr import Value
 from dispatchcov.measure_groups import Group, grouped
 from dispatchcov.records import ASSERTS, VARIES, Data
 from dispatchcov.table import Table
@@ -82,6 +81,6 @@ def _smallest(entry: Entry) -> tuple[bool, int, str]:
     return not entry.facts, *_size(entry.facts)
 
 
-def _size(facts: tuple[tuple[str, Value], ...]) -> tuple[int, str]:
+def _size(facts: Facts) -> tuple[int, str]:
     """Small integers first; the text makes the order total, whatever order the records came in."""
     return sum(abs(value) for _, value in facts if isinstance(value, int)), repr(facts)

@@ -26,9 +26,11 @@ def side(spec: str, baseline_file: str) -> Reached:
         if baseline.is_baseline(_head(spec)):
             return of_baseline(spec, baseline.read(spec))
         return _of_data(spec, store.load(spec))
+    if spec.startswith("-"):
+        raise UsageError(f"compare: expected {WANTED}, got {spec!r}, which is no file and looks like an option")
     if ":" in spec:
         return _of_content(spec, _blob(spec))
-    if spec.startswith("-") or _git("rev-parse", "--verify", "--quiet", f"{spec}^{{commit}}").returncode:
+    if _git("rev-parse", "--verify", "--quiet", f"{spec}^{{commit}}").returncode:
         raise UsageError(f"compare: expected {WANTED}, got {spec!r}, which is no file and no revision of git here")
     if not baseline_file:
         raise UsageError(
@@ -67,9 +69,9 @@ def _head(path: str) -> bytes:
 
 def _blob(spec: str) -> bytes:
     """The content of ``REV:PATH``, as it is stored: no filter or program that a repository names is run."""
-    found = _git("cat-file", "blob", spec) if not spec.startswith("-") else None
-    if found is None or found.returncode:
-        said = found.stderr.decode("utf-8", "replace").strip() if found is not None else "not a revision"
+    found = _git("cat-file", "blob", spec)
+    if found.returncode:
+        said = found.stderr.decode("utf-8", "replace").strip()
         raise UsageError(f"compare: expected {WANTED}, got {spec!r}, which is no file; git: {said}")
     return found.stdout
 

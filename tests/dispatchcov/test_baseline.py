@@ -63,11 +63,22 @@ def test_a_table_of_a_file_decides_as_the_table_does(file: str) -> None:
     assert [(v.name, v.type, v.min, v.max, v.multiple_of, v.values, v.hardware) for v in found.variables] == plain
 
 
+def test_values_of_any_characters() -> None:
+    table = parse_table(SMALL.replace('"float32"', '"\\u007f\\t é\'\\"\\\\"'))
+    found = parse(render(Baseline({table.op: table.parts}, ())), "base").tables[table.op]
+    assert found.variables[2].values == table.variables[2].values == ("float16", "\x7f\t é'\"\\")
+
+
 def test_a_git_union_merge_is_read_and_written_in_order() -> None:
     again = "".join([*LINES, LINES[6], LINES[6].replace("a[1]", "c")])
     found = parse(again.encode(), "base")
     assert [entry.test for entry in found.entries] == ["t.py::a[1]", "t.py::b", "t.py::c"]
     assert parse(again.replace("\n", "\r\n").encode(), "base").entries == found.entries
+    twice = "".join([*LINES[:6], LINES[4], *LINES[6:]])
+    assert render(parse(twice.encode(), "base")) == render(BASELINE)
+    both = "".join([*LINES[:5], LINES[4].replace("N % 4", "N % 8"), *LINES[5:]])
+    with pytest.raises(UsageError, match="expected one line of rule 'vec4', got two; a merge left both, keep one"):
+        parse(both.encode(), "base")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +96,7 @@ def test_a_git_union_merge_is_read_and_written_in_order() -> None:
         ("".join(LINES)[:-20], "base:8: expected a JSON object, got {"),
         (LINES[0] + "[1]\n", "base:2: expected a JSON object, got"),
         (LINES[0] + LINES[6].replace("input", "inputs"), "base:2: expected an entry with test, op, rule, kernel, not,"),
+        (LINES[0] + LINES[6].replace('{"test"', '{"more": 1, "test"'), "base:2: expected an entry"),
         (LINES[0] + LINES[6].replace('"N": 3', '"N": [3]'), "base:2: expected an entry"),
         (LINES[0] + LINES[6].replace('"N": 3', '"N": null'), "base:2: expected an entry"),
         (LINES[0] + LINES[6].replace('{"vec4": "N"}', '{"vec4": 1}'), "base:2: expected an entry"),

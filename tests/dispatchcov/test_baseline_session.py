@@ -234,3 +234,5 @@ def test_a_run_in_another_folder_knows_which_files_are_there(
     (elsewhere / "small.toml").write_text(SMALL)
     result = run(based, "--dispatch-baseline=../base.jsonl", "test_own.py")
     result.stdout.fnmatch_lines(["    not compared: 8 tests not run"])
+    (based.path / "pyproject.toml").write_text('[tool.dispatchcov]\nbaseline = "base.jsonl"\n')
+    run(based, "test_own.py").stdout.fnmatch_lines(["drift from *base.jsonl: nothing moved, 1 new, 0 unchanged"])

@@ -110,6 +110,13 @@ def test_an_input_that_changed_is_told_from_a_table_that_changed() -> None:
     assert (move.cause.kind, move.cause.text) == ("input", "mma: K % 128 == 0 was true (K=128), is false (K=96)")
 
 
+def test_of_several_predicates_that_changed_the_one_that_settled_it_is_named() -> None:
+    move = only(compare(side({"t.py::a": [MMA]}), side({"t.py::a": [{**RAGGED, "M": 40}]})))
+    assert move.seen == "mma: M <= 8 was true (M=4), is false (M=40)"
+    back = only(compare(side({"t.py::a": [{**RAGGED, "M": 40}]}), side({"t.py::a": [MMA]})))
+    assert back.seen == "mma: M <= 8 was false (M=40), is true (M=4)"
+
+
 def test_both_changed() -> None:
     now = table(("M <= 8 and K % 128 == 0", "M <= 6 and K % 128 == 0"))
     move = only(compare(side({"t.py::a": [MMA]}), side({"t.py::a": [{**MMA, "M": 7}]}, now)))
@@ -166,6 +173,8 @@ def test_a_kernel_by_the_codes_own_account() -> None:
     move = only(compare(side({"t.py::a": [MMA]}), side({"t.py::a": [MMA]}, kernel="Gemm")))
     assert move.cause is not None
     assert (move.cause.kind, move.seen) == ("kernel", "mma: ran Mma, now Gemm")
+    told = side({"t.py::a": [MMA]}, kernel="Gemm", varies=("t.py::a",))
+    assert compare(told, told).unchanged == 1
 
 
 def test_a_test_with_many_regions_lists_only_those_that_differ() -> None:
@@ -264,6 +273,7 @@ def test_setup_does_not_count_as_reached() -> None:
 
 def test_drawn_inputs_drift_only_by_the_table() -> None:
     before = side({"t.py::a": [MMA, GEMM]}, varies=("t.py::a",))
+    assert (dict(before.outcomes), set(before.files)) == ({"t.py::a": "passed"}, {"t.py"})
     other = side({"t.py::a": [GEMV, RAGGED]}, varies=("t.py::a",))
     assert compare(before, other) == Drift("base", unchanged=1)
     now = table(("M <= 8 and K % 128 == 0", "M <= 3 and K % 128 == 0"))

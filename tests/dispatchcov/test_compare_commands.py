@@ -177,7 +177,7 @@ def test_what_is_none(capsys: pytest.CaptureFixture[str], base: str, message: st
 @pytest.mark.usefixtures("repository")
 @pytest.mark.parametrize("spec", ["--batch", "--textconv:tests", "-p:x"])
 def test_no_option_gets_to_git(spec: str) -> None:
-    with pytest.raises(UsageError, match=f"got '{spec}', which is no file"):
+    with pytest.raises(UsageError, match=f"got '{spec}', which is no file and looks like an option"):
         compare_sources.side(spec, "")
 
 
