@@ -6,7 +6,6 @@ held, which predicate settled it and which predicate was the sole reason all fol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,7 +31,6 @@ class Some:
 
 
 Formula: TypeAlias = Leaf | Opposite | Every | Some
-Literal: TypeAlias = tuple[int, bool]
 
 ALWAYS = Every(())
 NEVER = Some(())
@@ -149,44 +147,6 @@ def alone(formula: Formula, index: int, vector: int) -> bool:
 def pivotal(formula: Formula, index: int, vector: int) -> bool:
     """Is ``formula`` false for ``vector`` and would it hold, were only predicate ``index`` the other way?"""
     return not holds(formula, vector) and holds(formula, vector ^ (1 << index))
-
-
-def paths(formula: Formula, wanted: bool) -> Iterator[tuple[Literal, ...]]:
-    """Every way in which short-circuit evaluation makes ``formula`` ``wanted``: outcomes in the order they are read.
-
-    The ways exclude each other and together are exhaustive; one that reads a predicate both ways is left out.
-    """
-    for path, value in _walk(formula, ()):
-        if value == wanted:
-            yield path
-
-
-def _walk(formula: Formula, before: tuple[Literal, ...]) -> Iterator[tuple[tuple[Literal, ...], bool]]:
-    match formula:
-        case Leaf():
-            for value in (False, True):
-                if (formula.index, value) in before:
-                    yield before, value
-                elif (formula.index, not value) not in before:
-                    yield (*before, (formula.index, value)), value
-        case Opposite():
-            for path, value in _walk(formula.operand, before):
-                yield path, not value
-        case Every() | Some():
-            yield from _sequence(formula.operands, isinstance(formula, Some), before)
-
-
-def _sequence(
-    operands: tuple[Formula, ...], stop: bool, before: tuple[Literal, ...]
-) -> Iterator[tuple[tuple[Literal, ...], bool]]:
-    if not operands:
-        yield before, not stop
-        return
-    for path, value in _walk(operands[0], before):
-        if value == stop:
-            yield path, value
-        else:
-            yield from _sequence(operands[1:], stop, path)
 
 
 def blame(formula: Formula, vector: int) -> tuple[int, ...]:

@@ -18,7 +18,6 @@ from dispatchcov.formula import (
     every,
     holds,
     leaves,
-    paths,
     pivotal,
     read,
     settle,
@@ -107,19 +106,6 @@ def test_pivotal_is_false_and_one_flip_away(formula: Formula) -> None:
 
 @EACH
 @given(FORMULAS)
-def test_paths_exclude_each_other_and_leave_nothing_out(formula: Formula) -> None:
-    ways = [(path, wanted) for wanted in (False, True) for path in paths(formula, wanted)]
-    assert len({path for path, _ in ways}) == len(ways)
-    for vector in VECTORS:
-        taken = [(path, wanted) for path, wanted in ways if all(vector >> i & 1 == value for i, value in path)]
-        assert len(taken) == 1
-        path, wanted = taken[0]
-        assert wanted == holds(formula, vector)
-        assert tuple(index for index, _ in path) == read(formula, vector)
-
-
-@EACH
-@given(FORMULAS)
 def test_blame_is_reason_enough(formula: Formula) -> None:
     for vector in VECTORS:
         against = blame(formula, vector)
@@ -149,10 +135,3 @@ def test_every_flattens() -> None:
 def test_constants(formula: Formula, value: bool) -> None:
     assert settle(formula, 0) == (value, -1)
     assert leaves(formula) == read(formula, 0) == blame(formula, 0) == ()
-    assert (list(paths(formula, value)), list(paths(formula, not value))) == ([()], [])
-
-
-def test_a_path_that_would_read_a_predicate_both_ways_is_left_out() -> None:
-    contradiction = Every((Leaf(0), Opposite(Leaf(0))))
-    assert list(paths(contradiction, True)) == []
-    assert list(paths(contradiction, False)) == [((0, False),), ((0, True),)]
