@@ -223,6 +223,14 @@ def test_sets_of_tests_come_back(indices: set[int]) -> None:
         assert indices == {sum(packed[: n + 1]) for n in range(len(packed))}
 
 
+def test_few_tests_are_gaps_and_many_a_bitmap_and_equal_sets_are_stored_once() -> None:
+    assert html_data.packed([7, 900]) == [7, 893]
+    assert len(html_data.packed(range(0, 1000, 2))) == 168
+    packer = html_data.Packer(["a", "b"], [])
+    assert [packer.set(tests) for tests in ((), ("a",), ("b",), ("a",))] == [0, 1, 2, 1]
+    assert packer.sets == [[0], [1]]
+
+
 @pytest.mark.parametrize(("value", "written"), [(True, True), ("x", "x"), (2**53 - 1, 2**53 - 1), (None, None)])
 def test_plain_values_stay(value: object, written: object) -> None:
     assert html_data.scalar(value) is written or html_data.scalar(value) == written

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchcov import decide
@@ -99,7 +99,7 @@ def sole(table: Table, index: int | None) -> str | None:
     return None if index is None else table.predicates[index].text
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=expressions.tables(), facts=expressions.FACTS, large=INTEGERS, other=INTEGERS)
 def test_random_guards_with_integers_of_any_size(
     node: Node, drawn: tuple[Table, list[Expr]], facts: dict[str, Value], large: int, other: int
@@ -109,13 +109,14 @@ def test_random_guards_with_integers_of_any_size(
     agree(node, table, facts | {"M": large, "N": other})
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(table=random_tables.tables(shared=True, contracts=True), data=st.data())
 def test_random_tables_with_partitions_and_contracts(node: Node, table: Table, data: st.DataObject) -> None:
     facts = {v.name: data.draw(st.sampled_from(random_tables.values(v)), label=v.name) for v in table.variables}
     agree(node, table, facts)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     op=st.sampled_from(["//", "%", "+", "-", "*"]),
     left=st.one_of(INTEGERS, st.integers(-(2**70), 2**70)),
@@ -130,6 +131,7 @@ def test_arithmetic_is_that_of_python(node: Node, op: str, left: int, right: int
         assert said is None
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(expressions.NUMBERS, INTEGERS, INTEGERS)
 def test_sides_are_computed_and_written_as_python_does(node: Node, expr: Expr, m: int, n: int) -> None:
     said, text = node.ask({"tree": tree(expr), "values": [["M", scalar(m)], ["N", scalar(n)]]})
