@@ -10,6 +10,7 @@ A tour::
 
     pytest --dispatch-report                             # partitions reached and missed, with inputs; a gate
     dispatchcov run -- python serve.py                   # the same outside pytest
+    Results.of(dispatchcov.load_records(".dispatchcov")) # what was covered, as values
 
 Everything below is public; the rest may change.
 """
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dispatchcov.recorder import Recorder
     from dispatchcov.recording import checked, record, warm_up
     from dispatchcov.results import Results
+    from dispatchcov.store import combine, erase, load_records
     from dispatchcov.table import Table
 
 __version__ = "0.1.0"
@@ -55,7 +57,10 @@ _HOME = {
     "UsageError": "errors",
     "Verdict": "gate",
     "checked": "recording",
+    "combine": "store",
+    "erase": "store",
     "judge": "gate",
+    "load_records": "store",
     "load_table": "load",
     "observe": "observers.evidence",
     "parse_table": "load",
@@ -80,7 +85,10 @@ __all__ = [
     "Verdict",
     "__version__",
     "checked",
+    "combine",
+    "erase",
     "judge",
+    "load_records",
     "load_table",
     "observe",
     "parse_table",

@@ -21,6 +21,7 @@ from typing import Any
 
 import dispatchcov
 from dispatchcov import bench_against, store
+from dispatchcov.interest import Interest
 from dispatchcov.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
@@ -107,19 +108,22 @@ def _decide(table: Table, folder: str, calls: int) -> dict[str, Any]:
     different = shapes(min(calls, 30_000))
     found: dict[str, Any] = {}
     for name, inputs in (("50 shapes", repeated), (f"{len(different)} different shapes", different)):
-        off, on, base = [], [], []
+        off, on, kept, base = [], [], [], []
         for _ in range(REPEATS):
             base.append(_ns(by_hand, inputs))
             off.append(_ns(table.decide, inputs) - base[-1])
             with Recorder(os.path.join(folder, "decide")):
                 on.append(_ns(table.decide, inputs) - base[-1])
+            with Recorder(os.path.join(folder, "kept"), keep=lambda table: Interest.of(table).more):
+                kept.append(_ns(table.decide, inputs) - base[-1])
         hand = statistics.median(base)
-        entry = {"if_chain_ns": hand, "off_adds_ns": statistics.median(off), "on_adds_ns": statistics.median(on)}
+        sides = {"recorder off": off, "recorder on": on, "on as pytest records": kept}
+        entry = {"if_chain_ns": hand} | {f"{side} adds_ns": statistics.median(added) for side, added in sides.items()}
         found[name] = entry
         print(f"decide, {name}: if-chain {hand:.0f} ns", end="")
-        for side in ("off", "on"):
-            added = entry[f"{side}_adds_ns"]
-            print(f"; recorder {side} adds {added:.0f} ns ({added / hand:.2f} x)", end="")
+        for side in sides:
+            added = entry[f"{side} adds_ns"]
+            print(f"; {side} adds {added:.0f} ns ({added / hand:.2f} x)", end="")
         print()
     return found
 

@@ -63,12 +63,13 @@ class Cell:
     """Counts of like decisions in one context; ``slot`` is their place in the array, -1 once they are ``final``.
 
     It is ``plain`` while a decision for facts inside its ``bounds`` needs nothing but one more count; ``due`` is the
-    count at which it is to be written again, 0 for never.
+    count at which it is to be written again, 0 for never; ``seen`` are the facts of its first decisions, where someone
+    may choose from them.
     """
 
     __slots__ = (
-        "bounds", "context", "due", "extremes", "final", "first", "hardware", "id", "kernel", "nanoseconds", "plain", "ran", "rule",
-        "slot", "vector", "view",
+        "bounds", "context", "due", "extremes", "final", "first", "hardware", "id", "kernel", "nanoseconds", "plain",
+        "ran", "rule", "seen", "slot", "vector", "view",
     )  # fmt: skip
 
     def __init__(self, context: Context, view: View, facts: tuple[Value, ...], kernel: str) -> None:
@@ -86,6 +87,7 @@ class Cell:
         self.plain = False
         self.nanoseconds = 0
         self.final: tuple[int, ...] = ()
+        self.seen: dict[tuple[Value, ...], None] = {}
         self.first = facts
         self.bounds: list[Any] = [facts[place] for place in view.ranged for _ in range(2)]
         self.extremes = [facts] * len(self.bounds)

@@ -153,9 +153,7 @@ def _judging(parser: argparse.ArgumentParser) -> None:
     add("--require", action="append", metavar="NAME", help="partition that must be hit; repeatable")
     add("--fail-under", metavar="PCT", help="least percentage of required partition bins")
     add("--stored", action="append", metavar="FILE", help="data file of another run to bring in, less what is stale")
-    add(
-        "--weights", metavar="FILE", help="data file of a real workload: how much of it takes paths that tests take?"
-    )
+    add("--weights", metavar="FILE", help="data file of a real workload: how much of it takes paths that tests take?")
     add("--complete", action="store_true", help="the runs together are the whole suite: judge what partial runs missed")
     add("--evidence", action="append", metavar="LIST", help="evidence that a hit needs to count")
 

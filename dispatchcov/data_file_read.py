@@ -107,12 +107,15 @@ class _Content:
         if not rows:
             return ()
         shard, context, decision, *counts, finished, times = zip(*rows, strict=True)
-        if set(map(type, chain(times, *counts))) != {int} or min(map(min, (times, *counts))) < 0 or not {0, 1}.issuperset(finished):
+        numbers = (times, *counts)
+        flags = {0, 1}.issuperset(finished)
+        if set(map(type, chain(*numbers))) != {int} or min(map(min, numbers)) < 0 or not flags:
             refuse(counts)
         test, phase = zip(*map(contexts.__getitem__, context), strict=True)
         digest, machine, vector, hardware, kernel, inputs = zip(*map(decisions.__getitem__, decision), strict=True)
         names = map(shards.__getitem__, shard)
-        columns = (names, digest, machine, test, phase, vector, hardware, kernel, *counts, inputs, map(bool, finished), times)
+        what = (names, digest, machine, test, phase, vector, hardware, kernel)
+        columns = (*what, *counts, inputs, map(bool, finished), times)
         return tuple(map(Row._make, zip(*columns, strict=True)))
 
 

@@ -190,7 +190,7 @@ class View:
         names["_on"] = recorder is not None
 
     def bind(self, cells: Mapping[tuple[Value, ...], Any], counts: Sequence[int], kind: type[Decision]) -> None:
-        """Count decisions for plain ``cells`` in ``counts`` from now on, each a ``kind``; the recorder gets the rest."""
+        """Count decisions for plain ``cells`` in ``counts`` from now on, each a ``kind``, and hand on the rest."""
         self._names["_counts"] = counts
         self._names["_Decision"] = kind
         self._names["_cells"] = cells

@@ -23,7 +23,7 @@ IN_FLIGHT = "in flight when process"
 
 
 def beside(shard: str, name: str, most: int) -> array[int]:
-    """The 64-bit words of the file ``name`` beside ``shard``, at most ``most`` bytes; none if it is no plain file there."""
+    """The 64-bit words of the file ``name`` beside ``shard``, ``most`` bytes at most; none if it is no plain file."""
     found = array("q")
     path = os.path.join(os.path.dirname(shard), name)
     if name and name == os.path.basename(name) and not os.path.islink(path):

@@ -7,23 +7,30 @@ and slots used again, only after the lines that hold the counts are in the file.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import MutableSequence
-from typing import Any
+from collections.abc import Callable, MutableSequence, Sequence
+from typing import Any, TypeAlias
 
 from dispatchcov.cells import Cell, Context
 from dispatchcov.errors import DataError
+from dispatchcov.expr import Value
 from dispatchcov.shard import SLOTS, WIDTH, ShardWriter
 from dispatchcov.stale import source_digests
+from dispatchcov.table import Table
 
+Values: TypeAlias = tuple[Value, ...]
+
+Keep = Callable[[Table], Callable[[list[Values], list[Values]], list[Values]]]
+"""For a table: of facts that are kept and others, which of the others are to be kept too."""
 _ZEROS = memoryview(bytes(WIDTH * 8)).cast("q")
 
 
 class Journal:
     """The shard of one process for one recorder; ``data_file`` None keeps counts in memory only."""
 
-    def __init__(self, data_file: str | None, run: str) -> None:
+    def __init__(self, data_file: str | None, run: str, keep: Keep | None = None) -> None:
         self.data_file = data_file
         self.run = run
+        self.keep = keep
         self.shard: ShardWriter | None = None
         self.counts: MutableSequence[int] = [0] * (SLOTS * WIDTH)
         self.free = list(range(SLOTS - 1, -1, -1))
@@ -149,11 +156,22 @@ class Journal:
         if self.data_file is None:
             return []
         lines: list[dict[str, Any]] = []
-        rows = [[*self._about(cell, lines), *self.counts[cell.slot : cell.slot + WIDTH]] for cell in cells]
+        rows = []
+        for cell in cells:
+            about = self._about(cell, lines, self._more(cell))
+            rows.append([*about, *self.counts[cell.slot : cell.slot + WIDTH]])
         close = {"k": "close", "context": context.id, "test": context.test, "phase": context.phase, "rows": rows}
         return [*lines, close]
 
-    def _about(self, cell: Cell, lines: list[dict[str, Any]]) -> list[Any]:
+    def _more(self, cell: Cell) -> list[Values]:
+        """Facts of ``cell`` to keep besides the first and the extreme ones."""
+        if self.keep is None:
+            return []
+        kept = list(dict.fromkeys([cell.first, *cell.extremes]))
+        others = [values for values in cell.seen if values not in kept]
+        return self.keep(cell.view.table)(kept, others) if others else []
+
+    def _about(self, cell: Cell, lines: list[dict[str, Any]], more: Sequence[Values] = ()) -> list[Any]:
         """What ``cell`` counts; a table and a view not written before are appended to ``lines``."""
         table, machine = cell.view.table, cell.view.machine
         if table.digest not in self._tables:
@@ -169,5 +187,5 @@ class Journal:
         if cell.id < 0:
             self._rows += 1
             cell.id = self._rows
-        inputs = list(dict.fromkeys([cell.first, *cell.extremes]))
+        inputs = list(dict.fromkeys([cell.first, *cell.extremes, *more]))
         return [cell.id, view, f"{cell.vector:x}", list(cell.hardware), cell.kernel, inputs]

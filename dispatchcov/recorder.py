@@ -21,12 +21,13 @@ from dispatchcov.decide import Decision, View
 from dispatchcov.errors import UsageError
 from dispatchcov.expr import Value
 from dispatchcov.flight import Flight
-from dispatchcov.journal import Journal
+from dispatchcov.journal import Journal, Keep
 from dispatchcov.shard import ShardWriter
 from dispatchcov.table import Table
 
 __all__ = ["CHECKED", "LAUNCHED", "OBSERVED", "SELECTED", "RecordedDecision", "Recorder", "Tracer", "active"]
 
+LOOKED_AT = 16
 _lock = threading.RLock()  # one for all recorders, because they share the views, and a fork must find it free
 
 
@@ -45,15 +46,23 @@ class Recorder:
     ``data_file`` None keeps counts in memory only (for a test that asserts its own path). A recorder that is started
     while another is on takes its place until it is stopped. ``judges`` are tables that :attr:`extend
     <Table.rules_digest>` those that decide: same rules, requirements of their own, by which decisions are recorded.
+    ``keep`` chooses, of the first 16 decisions of a cell, whose facts are kept besides the first and the extreme ones.
     """
 
     def __init__(
-        self, data_file: str | None, *, run: str = "", tracer: Tracer | None = None, judges: Iterable[Table] = ()
+        self,
+        data_file: str | None,
+        *,
+        run: str = "",
+        tracer: Tracer | None = None,
+        judges: Iterable[Table] = (),
+        keep: Keep | None = None,
     ) -> None:
         self.judges = {table.rules_digest: table for table in judges}
         self.data_file = os.path.abspath(data_file) if data_file is not None else None
         self.run = run or uuid.uuid4().hex
         self.tracer = tracer
+        self.keep = keep
         self.observer: Observer | None = None
         self.lock = _lock
         self.started = False
@@ -65,7 +74,7 @@ class Recorder:
 
     def _reset(self, test: str, phase: str) -> None:
         self._unbind()
-        self.journal = Journal(self.data_file, self.run)
+        self.journal = Journal(self.data_file, self.run, self.keep)
         self._ending: list[Context] = []
         self._contexts = 0
         self.context = self._new_context(test, phase)
@@ -255,7 +264,12 @@ class Recorder:
             context.raw.append(decision)
         if self.tracer is not None:
             self.tracer.write(decision, context.test, context.phase)
-        cell.plain = bool(cell.rule) and not cell.due and context.raw is None and self.tracer is None
+        looked = True
+        if self.keep is not None and decision.values is not None:
+            if len(cell.seen) < LOOKED_AT:
+                cell.seen[decision.values] = None
+            looked = self.counts[cell.slot] >= LOOKED_AT
+        cell.plain = bool(cell.rule) and not cell.due and context.raw is None and self.tracer is None and looked
 
     def _write_in_progress(self, cell: Cell) -> None:
         if self.started:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,12 @@ def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: boo
     return session
 
 
+def _keep(table: Table) -> Callable[..., list[Any]]:
+    from dispatchcov.interest import Interest  # a test with several inputs for one path comes first
+
+    return Interest.of(table).more
+
+
 def _writable(path: str, option: str, *, folder: bool = False) -> None:
     """Raises :class:`UsageError`, before any test runs, if ``path`` is given and no file (``folder``) can be there."""
     if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
@@ -139,7 +145,7 @@ class Session:
             self.observer = observer(self.settings.observe)
         tracer = TraceWriter(os.path.abspath(self.settings.trace)) if self.settings.trace else None
         self.data = data
-        self.recorder = Recorder(data, run=run, tracer=tracer, judges=self.tables).start()
+        self.recorder = Recorder(data, run=run, tracer=tracer, judges=self.tables, keep=_keep).start()
         self.recorder.enter("", "collect")
         if not self.worker:
             self._set(config.RUN, run)

@@ -22,11 +22,11 @@ Lines of ``.dispatchcov.<host>.<pid>.<random>.jsonl``, each an object with ``k``
 ``end``      the process ended in order
 ===========  ====================================================================================================
 
-Of two rows or times with one id, and of two outcomes of one test, the later one holds, and final rows over those in progress,
-which are skipped unread if their lines begin as :class:`ShardWriter` writes them. The array, ``….counts``, is native
-64-bit integers, four a slot. It lives in the page cache: SIGKILL, ``os._exit`` and a crash lose nothing. A slot is used
-again only after the ``close`` line that frees it was written, so the rows of a context without that line own their
-slots. The array is removed once the shard has ended in order.
+Of two rows or times with one id, and of two outcomes of one test, the later one holds, and final rows over those in
+progress, which are skipped unread if their lines begin as :class:`ShardWriter` writes them. The array, ``….counts``,
+is native 64-bit integers, four a slot. It lives in the page cache: SIGKILL, ``os._exit`` and a crash lose nothing. A
+slot is used again only after the ``close`` line that frees it was written, so the rows of a context without that line
+own their slots. The array is removed once the shard has ended in order.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dispatchcov.shard import COMPANIONS
 from dispatchcov.shard_read import read_shard, read_shards
 from dispatchcov.untrusted import reason
 
-__all__ = ["combine", "erase", "load", "merge", "read_shard", "save", "shards_beside"]
+__all__ = ["combine", "erase", "load", "load_records", "merge", "read_shard", "save", "shards_beside"]
 
 _SHARD = re.compile(r"\.[^.]+\.\d+\.[0-9a-f]{12}\.jsonl")
 _OURS = re.compile(rf"({_SHARD.pattern}({'|'.join(map(re.escape, COMPANIONS))})?|\.[0-9a-f]{{12}}\.tmp)")
@@ -50,6 +50,9 @@ def load(data_file: Path, *, shards: bool = True) -> Data:
 def save(data_file: Path, data: Data) -> None:
     """Make ``data_file`` hold ``data``, as a whole or not at all; raises :class:`DataError`."""
     write(os.fspath(data_file), data)
+
+
+load_records = load  # its public name: that of a module would hide it
 
 
 def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False) -> Data:

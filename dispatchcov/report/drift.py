@@ -47,7 +47,7 @@ def _group(moves: Sequence[Move]) -> Iterator[str]:
     for move in islice(moves, SHOWN):
         yield f"            {shown(move.test)}  {inputs(move)}"
     if len(moves) > SHOWN:
-        yield f"            ... and {len(moves) - SHOWN} more (the JSON report has all)"
+        yield f"            ... and {len(moves) - SHOWN} more (the JSON and HTML reports have all)"
 
 
 def _label(place: Place | None, otherwise: str) -> str:
@@ -65,7 +65,7 @@ def _tests(word: str, tests: Sequence[str]) -> Iterator[str]:
         yield f"    {word}: {counted(len(tests))}"
         yield from (f"        {shown(test)}" for test in tests[:LISTED])
         if len(tests) > LISTED:
-            yield f"        ... and {len(tests) - LISTED} more (the JSON report has all)"
+            yield f"        ... and {len(tests) - LISTED} more (the JSON and HTML reports have all)"
 
 
 def not_compared(drift: Drift) -> Iterator[str]:

@@ -54,7 +54,7 @@ def _listed(texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield from (f"- {escape(text)}" for text in texts[:LISTED])
         if len(texts) > LISTED:
-            yield f"- and {len(texts) - LISTED} more (the JSON report has all)"
+            yield f"- and {len(texts) - LISTED} more (the JSON and HTML reports have all)"
         yield ""
 
 

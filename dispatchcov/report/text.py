@@ -15,6 +15,7 @@ from dispatchcov.results import Item, Results, TableResults, Totals, emulated
 from dispatchcov.table import EVIDENCE, show
 
 SHOWN = 12
+LISTED = 4
 WORDS = {
     "kernel": "another kernel ran",
     "contract": "contract violated",
@@ -168,11 +169,11 @@ def _uncovered(title: str, items: Sequence[Item]) -> Iterator[str]:
     if not missed:
         return
     yield f"{title}: {len(missed)} of {sum(item.counts for item in items)}"
-    for item in missed[:SHOWN]:
+    for item in missed[:LISTED]:
         witness = show(item.witness) if item.witness is not None else "no input known"
         yield f"    {item.label}:  {witness}"
-    if len(missed) > SHOWN:
-        yield f"    ... and {len(missed) - SHOWN} more (the JSON report has all)"
+    if len(missed) > LISTED:
+        yield f"    ... and {len(missed) - LISTED} more (the JSON and HTML reports have all)"
 
 
 def _grades(mutants: Sequence[Item]) -> Iterator[str]:
@@ -203,7 +204,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     for note in verdict.notes[:SHOWN]:
         yield f"note: {note}"
     if len(verdict.notes) > SHOWN:
-        yield f"note: and {len(verdict.notes) - SHOWN} more (the JSON report has all)"
+        yield f"note: and {len(verdict.notes) - SHOWN} more (the JSON and HTML reports have all)"
     if verdict.ok:
         yield "dispatch gate: not judged, the run was partial" if verdict.partial else "dispatch gate: passed"
         return

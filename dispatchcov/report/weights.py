@@ -34,7 +34,7 @@ def lines(weights: Weights, shown: int = SHOWN) -> list[str]:
             f"    {weights.share(region):5.1f} %  {region.rule or 'no rule'} -> {region.kernel or '-'}:  {facts}"
         )
     if len(missed) > shown:
-        found.append(f"    ... and {len(missed) - shown} more (the JSON report has all)")
+        found.append(f"    ... and {len(missed) - shown} more (the JSON and HTML reports have all)")
     return [*found, *(f"  note: {note}" for note in weights.notes)]
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import dispatchcov
-from dispatchcov import Recorder, store
+from dispatchcov import Recorder
 from fp4ops import matmul_nvfp4
 from fp4ops.testing import random_weight
 
@@ -80,11 +80,11 @@ def main(arguments: Sequence[str]) -> int:
     gpu = torch.cuda.is_available()
     model = layers(options.width, options.hidden, options.depth)
     path = os.path.abspath(options.record)
-    store.erase(path)
+    dispatchcov.erase(path)
     watch: AbstractContextManager[object] = dispatchcov.observe() if gpu else nullcontext()
     with Recorder(path), watch:
         serve(model, PROMPTS, options.tokens, "cuda" if gpu else "cpu")
-    data = store.combine(path, remove=True)
+    data = dispatchcov.combine(path, remove=True)
     calls, time = (sum(column) for column in zip(*((row.selected, row.nanoseconds) for row in data.rows), strict=True))
     seen = f"kernels took {time / 1e6:.2f} ms" if gpu else "no GPU, so no time was observed"
     print(f"{options.record}: {calls} calls for {len(PROMPTS)} prompts, {seen}")

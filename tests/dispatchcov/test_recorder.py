@@ -26,6 +26,7 @@ from dispatchcov.recorder import OBSERVED, RecordedDecision, Recorder, active
 from dispatchcov.recording import checked, record
 from dispatchcov.shard import COUNTS, SLOTS, WIDTH
 from dispatchcov.shard_read import read_shard
+from dispatchcov.table import Table
 from tests.dispatchcov.recording import TEXT, demo, facts, recorded, run_script, totals
 
 
@@ -229,6 +230,35 @@ def test_what_kernels_took_adds_up_by_row(data_file: str) -> None:
     assert {row.inputs[0][0]: (row.selected, row.nanoseconds) for row in data.rows} == {8: (2, 1530), 3: (1, 7)}
     store.combine(data_file, remove=True)
     assert store.load(data_file).rows == data.rows
+
+
+def test_facts_that_someone_wants_are_kept_besides_the_extreme_ones(data_file: str) -> None:
+    asked = []
+
+    def keep(table: Table) -> Callable[..., list[Any]]:
+        def odd(kept: list[Any], others: list[Any]) -> list[Any]:
+            asked.append((table.op, [values[0] for values in kept], [values[0] for values in others]))
+            return [values for values in others if values[0] % 3 == 0]
+
+        return odd
+
+    table = demo()
+    with Recorder(data_file, keep=keep) as recorder:
+        recorder.enter("t", "call")
+        for n in (40, 4, 400, 12, 20, 24, 12):
+            table.decide(**facts(N=n))
+        recorder.enter("few", "call")
+        table.decide(**facts(N=40))
+        table.decide(**facts(N=44))
+        recorder.enter("many", "call")
+        for n in range(4, 404, 4):
+            table.decide(**facts(N=n))
+    kept = {row.test: [values[0] for values in row.inputs] for row in recorded(data_file).rows}
+    assert kept["t"] == [40, 4, 400, 12, 24]
+    assert kept["few"] == [40, 44]
+    assert kept["many"] == [4, 400, *range(12, 4 * 16 + 1, 12)]  # of the first 16
+    assert asked[0] == ("demo::record", [40, 4, 400], [12, 20, 24])
+    assert len(asked) == 2  # where all facts are kept anyway nothing is asked
 
 
 # --- what is decided elsewhere, and facts that do not fit -------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_moves_that_one_change_made_are_one_group() -> None:
     assert shown[:1] == ["drift from base: 200 tests moved, 0 unchanged"]
     assert shown[-2:] == [
         "            t.py::test[004]  M=13 K=128 bias=false sm=90",
-        "            ... and 195 more (the JSON report has all)",
+        "            ... and 195 more (the JSON and HTML reports have all)",
     ]
     assert len(report.document(drift)["moved"]) == 200
 

@@ -116,7 +116,7 @@ def test_only_so_many_failures_are_listed() -> None:
     name = "é" * 190
     text = SMALL + "".join(f'[[partition]]\nname = "{name}{n}"\nrule = "vec4"\nwhere = "N == {n}"\n' for n in range(60))
     shown = rendered("markdown", text, {"N": 4, **FLOAT16})
-    assert "\n- and 11 more (the JSON report has all)\n" in shown
+    assert "\n- and 11 more (the JSON and HTML reports have all)\n" in shown
 
 
 def test_the_limit_leaves_room_below_githubs() -> None:

@@ -238,7 +238,7 @@ def test_two_contexts_of_one_test_and_phase_add_up(read: Read) -> None:
     closes = [CLOSE | {"context": i, "rows": [rows[i]]} for i in range(2)]
     (row,) = read(HEAD, TABLE, VIEW, *closes, END).rows
     assert row[8:12] == (2**63 - 1, 1, 0, 0)
-    assert [values[0] for values in row.inputs] == [20, 4, 40]
+    assert [values[0] for values in row.inputs] == [20, 4, 40, 8]
 
 
 def test_a_shard_that_grew_while_it_was_read_is_read_again(
