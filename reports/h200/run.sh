@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is claimed about the GPU, on a machine that has one: bash reports/h200/run.sh COMMIT FOLDER
 # ONLY_TESTS=1 leaves the benchmark out.
-# Writes FOLDER/fp4ops.dispatchcov (records), dispatch.json (report), bench.json, memcheck.log and the logs of each step.
+# Writes FOLDER/fp4ops.dispatchcov (records), workload.dispatchcov (of a server's work), dispatch.json (report), bench.json, memcheck.log and the logs of each step.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 commit=$1 out=$2
@@ -21,6 +21,7 @@ step tests 240 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cachepr
     --dispatch-observe=torch --dispatch-report=term --dispatch-report="json:$out/dispatch.json" \
     --dispatch-data="$out/fp4ops.dispatchcov"
 step model 100 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cacheprovider tests/fp4ops/gpu/test_model.py
+step workload 60 "$python" -m fp4ops.bench workload --record "$out/workload.dispatchcov"
 [ -n "${ONLY_TESTS:-}" ] || step bench 200 "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
 step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
     "$python" -m pytest -p dispatchcov.pytest_plugin -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'dtype0 and not 65600 and not 17408'
