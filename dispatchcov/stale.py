@@ -121,7 +121,10 @@ def fresh(data: Data, file: str, current: Mapping[str, Table], sources: Mapping[
         for table in data.tables
         if table.digest in digests
     )
-    shards = tuple(replace(shard, notes=texts) for shard in data.shards)  # what else is noted was told when it was new
+    counted = sum(row.selected for row in kept)
+    machines = "; ".join(sorted({row.machine for row in kept}))
+    came = (f"{counted} decisions of {machines} were brought in from {file}",) if kept else ()
+    shards = tuple(replace(shard, notes=(*came, *texts)) for shard in data.shards)  # what else is noted was told when it was new
     return Data(tables, shards, tuple(kept), data.outcomes)
 
 

@@ -1,6 +1,7 @@
 """The README as a script: its files, its commands and what they print.
 
-``python -m tests.readme`` writes what the commands print now into the README; ``test_readme.py`` compares.
+``python -m tests.readme [PAGE ...]`` writes what the commands print now into the README, or the pages given;
+``test_readme.py`` and ``test_docs.py`` compare.
 
 Comments before a block say what it is: ``file: NAME`` writes it, ``append: NAME`` adds it to a file, ``in:
 project`` runs its
@@ -92,9 +93,9 @@ def steady(block: Block, line: str) -> str:
     return re.sub(r" *\d+", " 0", line) if "numbers vary" in block.about else line
 
 
-def update() -> None:
-    """Put what the commands print now into the README."""
-    text = README.read_text(encoding="utf-8")
+def update(page: Path) -> None:
+    """Put what the commands of ``page`` print now into it."""
+    text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         replaced = []
         for block in blocks(text):
@@ -104,8 +105,9 @@ def update() -> None:
                 replaced.append((block, "\n".join([f"$ {block.command}", *lines]) + "\n"))
     for block, body in reversed(replaced):
         text = text[: block.start] + body + text[block.end :]
-    README.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    update()
+    for name in sys.argv[1:] or [README]:
+        update(Path(name))

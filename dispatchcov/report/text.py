@@ -16,6 +16,7 @@ from dispatchcov.table import EVIDENCE, show
 
 SHOWN = 12
 LISTED = 4
+WIDTH = 240
 WORDS = {
     "kernel": "another kernel ran",
     "contract": "contract violated",
@@ -202,7 +203,7 @@ def totals_text(totals: Totals) -> str:
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
     for note in verdict.notes[:SHOWN]:
-        yield f"note: {note}"
+        yield f"note: {note if len(note) <= WIDTH else note[: WIDTH - 4] + ' ...'}"
     if len(verdict.notes) > SHOWN:
         yield f"note: and {len(verdict.notes) - SHOWN} more (the JSON and HTML reports have all)"
     if verdict.ok:
