@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchcov import expr as ex
 from dispatchcov.check_ask import Inquiry
+from dispatchcov.check_dead import dead_rules
+from dispatchcov.check_divide import Divisions, undefined
 from dispatchcov.check_guards import narrow, redundant
 from dispatchcov.check_partitions import dead_partitions, duplicates
 from dispatchcov.findings import KINDS, Finding
-from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, blame, every, holds, leaves
+from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, blame, holds
 from dispatchcov.regions import Space
-from dispatchcov.table import Rule, Table
-from dispatchcov.variants import Variant
+from dispatchcov.table import Table
 
 
 def check(table: Table, engine: type[Space] = Space) -> tuple[Finding, ...]:
@@ -28,17 +28,19 @@ def check(table: Table, engine: type[Space] = Space) -> tuple[Finding, ...]:
 
 def _all(ask: Inquiry) -> Iterator[Finding]:
     rules = ask.table.rules
-    yield from _dead_rules(ask)
+    divisions = Divisions(ask)
+    yield from dead_rules(ask, divisions)
     yield from _contracts(ask)
     yield from _untotal(ask)
+    yield from undefined(ask, divisions)
     for rule in rules:
         if rule.index not in ask.dead:
-            yield from redundant(ask, rule)
+            yield from redundant(ask, divisions, rule)
             yield from narrow(ask, rule)
     # A table without partitions has one of each rule, which says nothing of its own.
     of_rules = {(rule.name, rule.line) for rule in rules}
     declared = [partition for partition in ask.table.partitions if (partition.name, partition.line) not in of_rules]
-    yield from dead_partitions(ask, declared)
+    yield from dead_partitions(ask, divisions, declared)
     yield from duplicates(ask, declared)
 
 
@@ -68,43 +70,6 @@ def _untotal(ask: Inquiry) -> Iterator[Finding]:
         yield ask.finding("untotal", message, answer)
     elif answer.state == "unknown":
         yield ask.unknown("some input is taken by no rule", answer)
-    yield from _undefined(ask)
-
-
-def _undefined(ask: Inquiry) -> Iterator[Finding]:
-    """Guards that divide by zero take no input at which they do, and no later rule sees it."""
-    more = Variant(ask.table)
-    asked: list[tuple[Rule, int, Formula]] = []
-    for rule in ask.table.rules:
-        for index in leaves(rule.guard):
-            divisors = [d for _, d in ex.divisions(ask.table.predicates[index].expr) if ex.names(d)]
-            zero = [more.leaf(ex.Compare("==", divisor, ex.Const(0))) for divisor in divisors]
-            if zero:
-                asked.append((rule, index, every(_reading(rule.guard, index), Some(tuple(zero)))))
-    space = ask.engine(more.build()) if asked else ask.space
-    told: set[int] = set()
-    for rule, index, condition in asked:
-        answer = space.left(rule.index, condition)
-        if rule.index in told or answer.state == "unreachable":
-            continue
-        told.add(rule.index)
-        text = ask.text(index)
-        if answer.witness is not None:
-            message = f"the guard of rule {rule.name} divides by zero in {text}: no rule takes the input"
-            yield ask.finding("untotal", message, answer, rule=rule, predicate=text)
-        else:
-            yield ask.unknown(f"the guard of rule {rule.name} divides by zero in {text}", answer, rule)
-
-
-def _dead_rules(ask: Inquiry) -> Iterator[Finding]:
-    for rule in ask.table.rules:
-        answer = ask.space.answer([rule.index])
-        if answer.state == "unreachable":
-            ask.dead.add(rule.index)
-            why = ask.shadowed(rule.guard, range(rule.index))
-            yield ask.finding("dead", f"no input reaches rule {rule.name}: {why}", rule=rule)
-        elif answer.state == "unknown":
-            yield ask.unknown(f"an input reaches rule {rule.name}", answer, rule)
 
 
 def _lacking(ask: Inquiry, requires: Formula, vector: int, wanted: bool = True) -> str:
@@ -119,18 +84,3 @@ def _lacking(ask: Inquiry, requires: Formula, vector: int, wanted: bool = True) 
     if isinstance(requires, Some) == wanted and len(texts) > 1:
         return f"({' or '.join(texts)})"
     return " and ".join(texts) or str(not wanted)
-
-
-def _reading(formula: Formula, index: int) -> Formula:
-    """When does short-circuit evaluation of ``formula`` read predicate ``index``?"""
-    match formula:
-        case Leaf():
-            return ALWAYS if formula.index == index else Some(())
-        case Opposite():
-            return _reading(formula.operand, index)
-    stop = isinstance(formula, Some)
-    ways = []
-    for number, part in enumerate(formula.operands):
-        before = [Opposite(other) if stop else other for other in formula.operands[:number]]
-        ways.append(every(*before, _reading(part, index)))
-    return Some(tuple(ways))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Sequence
-
 from dispatchcov.answers import Answer
 from dispatchcov.domain import bits
 from dispatchcov.expr import Value
 from dispatchcov.findings import Finding
-from dispatchcov.formula import Formula, Opposite, every
+from dispatchcov.formula import Formula, every
 from dispatchcov.regions import Space
 from dispatchcov.table import Partition, Rule, Table
-
-MOST_SETS = 300
 
 
 class Inquiry:
@@ -69,38 +63,3 @@ class Inquiry:
     def never(self, *parts: Formula) -> bool:
         """Is it proved that no input fulfils all of ``parts``, whatever rules say of it?"""
         return self.space.possible(every(*parts)) == "unreachable"
-
-    def shadowed(self, taken: Formula, others: Sequence[int]) -> str:
-        """Why nothing that fulfils ``taken`` is left by the rules ``others``: the fewest of them that take all.
-
-        Of as few the first in order; where there are too many sets to try, none of those named can be left out.
-        """
-        rules = self.table.rules
-
-        def left(indices: Iterable[int]) -> bool:
-            return not self.never(taken, *(Opposite(rules[i].guard) for i in indices))
-
-        if not left(()):
-            return "its condition never holds"
-        needed = list(others)
-        for index in reversed(needed):
-            fewer = [i for i in needed if i != index]
-            if not left(fewer):
-                needed = fewer
-        touching = [i for i in others if not self.never(taken, rules[i].guard)]
-        needed = _fewer(touching, len(needed), lambda indices: not left(indices)) or needed
-        names = [rules[i].name for i in needed]
-        return f"all that it could take is taken before by {' and '.join(names)}"
-
-
-def _fewer(items: Sequence[int], than: int, enough: Callable[[Sequence[int]], bool]) -> list[int] | None:
-    """The first of the smallest subsets of ``items``, with fewer ``than`` members, that is ``enough``, if any is."""
-    tries = MOST_SETS
-    for count in range(1, than):
-        tries -= math.comb(len(items), count)
-        if tries < 0:
-            return None
-        found = next((chosen for chosen in itertools.combinations(items, count) if enough(chosen)), None)
-        if found is not None:
-            return list(found)
-    return None

@@ -6,20 +6,23 @@ from collections.abc import Iterator
 
 from dispatchcov import expr as ex
 from dispatchcov.check_ask import Inquiry
+from dispatchcov.check_divide import Divisions
 from dispatchcov.findings import Finding
-from dispatchcov.formula import Every, Formula, Leaf, Opposite, assign, every, flipped, holds, leaves
+from dispatchcov.formula import NEVER, Every, Formula, Leaf, Opposite, assign, every, flipped, holds, leaves
 from dispatchcov.table import Rule
 
 
-def redundant(ask: Inquiry, rule: Rule) -> Iterator[Finding]:
+def redundant(ask: Inquiry, divisions: Divisions, rule: Rule) -> Iterator[Finding]:
     """Predicates that never decide, whatever earlier rules take; the last ones first, each without those found.
 
-    A predicate over listed values that is the same for all of them guards against values to come: it is meant.
+    A predicate over listed values that is the same for all of them guards against values to come: it is meant. One
+    that divides by zero decides that no rule takes the input.
     """
     guard, found = rule.guard, []
     for index in reversed(leaves(rule.guard)):
         without = next((g for g in (assign(guard, index, v) for v in (True, False)) if _equal(ask, g, guard)), None)
-        if without is not None and not _meant(ask, index) and not _protects(ask, rule, index):
+        divides = not divisions.never(divisions.at[rule.index].get(index, NEVER))
+        if without is not None and not divides and not _meant(ask, index) and not _protects(ask, rule, index):
             guard = without
             found.append(index)
     for index in reversed(found):

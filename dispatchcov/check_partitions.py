@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchcov.answers import Answer
 from dispatchcov.check_ask import Inquiry
+from dispatchcov.check_dead import shadowed
+from dispatchcov.check_divide import Divisions
 from dispatchcov.findings import Finding
 from dispatchcov.formula import Formula, Opposite, Some, every, holds
 from dispatchcov.table import Partition
 
 
-def dead_partitions(ask: Inquiry, partitions: Iterable[Partition]) -> Iterator[Finding]:
+def dead_partitions(ask: Inquiry, divisions: Divisions, partitions: Iterable[Partition]) -> Iterator[Finding]:
     """Partitions that no input reaches, other than by rules that are dead themselves."""
     for partition in partitions:
         rules = [ask.table.rules[i] for i in partition.rules if i not in ask.dead]
@@ -19,9 +21,8 @@ def dead_partitions(ask: Inquiry, partitions: Iterable[Partition]) -> Iterator[F
             continue
         answer = ask.space.answer(partition.rules, _within(partition))
         if answer.state == "unreachable":
-            taken = every(Some(tuple(rule.guard for rule in rules)), _within(partition))
-            others = [i for i in range(rules[-1].index) if i not in partition.rules]
-            message = f"no input reaches partition {partition.name}: {ask.shadowed(taken, others)}"
+            why = shadowed(ask, divisions, rules, _within(partition))
+            message = f"no input reaches partition {partition.name}: {why}"
             yield ask.finding("dead", message, partition=partition)
         elif answer.state == "unknown":
             yield ask.unknown(f"an input reaches partition {partition.name}", answer, partition=partition)

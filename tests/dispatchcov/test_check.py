@@ -115,7 +115,7 @@ def test_a_dead_rule_names_the_fewest_rules_that_shadow_it() -> None:
         "no input reaches rule r2: all that it could take is taken before by r0 and r1"
     ]
     (found,) = faults("M < 0", "")
-    assert found.message.endswith("its condition never holds")
+    assert found.message.endswith(": its guard never holds")
 
 
 def test_dead_partitions() -> None:
