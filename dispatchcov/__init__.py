@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TableError,
         UsageError,
     )
+    from dispatchcov.foreign import traced
     from dispatchcov.gate import Limits, Verdict, judge
     from dispatchcov.load import load_table, parse_table
     from dispatchcov.observers.evidence import observe
@@ -65,6 +66,7 @@ _HOME = {
     "observe": "observers.evidence",
     "parse_table": "load",
     "record": "recording",
+    "traced": "foreign",
     "warm_up": "recording",
 }
 
@@ -93,6 +95,7 @@ __all__ = [
     "observe",
     "parse_table",
     "record",
+    "traced",
     "warm_up",
 ]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dispatchcov.demands import Demand
 from dispatchcov.drift import Drift, counted
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Item, Mismatch, Results, TableResults
 from dispatchcov.table import show
 
 SPARED = "nothing is judged missed but what --dispatch-require names"
@@ -56,6 +56,7 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     for table in results.tables:
         failures += _table(table, bool(results.partial), results.today)
         notes += [f"{table.table.op}: {note}" for note in table.notes]
+        notes += _waived(table, results.today)
     for demand in demands:
         failures += _required(results, demand)
     if limits.fail_under is not None and not results.partial:
@@ -103,7 +104,7 @@ def _table(results: TableResults, partial: bool, today: datetime.date) -> Iterat
     for name, items in _by_name(results.partitions).items():
         if items[0].required and all(item.state == "unreachable" for item in items):
             yield f"{op}: required partition {name} can be reached by no input, which was proved: is it a mistake?"
-    for waiver in results.table.waivers:
+    for waiver in filter(lambda waiver: waiver.partition, results.table.waivers):
         items = [item for item in results.partitions if item.name == waiver.partition]
         if all(item.state == "hit" for item in items):
             yield f"{op}: the waiver of {waiver.partition} is not needed any more: it is hit"
@@ -112,11 +113,31 @@ def _table(results: TableResults, partial: bool, today: datetime.date) -> Iterat
         elif waiver.expires < today and not partial:
             yield f"{op}: the waiver of {waiver.partition} expired on {waiver.expires}"
     for mismatch in results.mismatches:
-        where = f" in {', '.join(mismatch.tests[:3])}" if mismatch.tests else ""
-        yield (
-            f"{op}: {mismatch.kind} mismatch{f' in rule {mismatch.rule}' if mismatch.rule else ''}: expected "
-            f"{mismatch.expected}, got {mismatch.got} for {show(mismatch.facts)}{where}"
-        )
+        if not mismatch.waiver:
+            yield f"{op}: {_mismatch(mismatch)}"
+
+
+def _mismatch(mismatch: Mismatch) -> str:
+    where = f" in {', '.join(mismatch.tests[:3])}" if mismatch.tests else ""
+    near = f"; {mismatch.nearest}" if mismatch.nearest else ""
+    return (
+        f"{mismatch.kind} mismatch{f' in rule {mismatch.rule}' if mismatch.rule else ''}: expected "
+        f"{mismatch.expected}, got {mismatch.got} for {show(mismatch.facts)}{where}{near}"
+    )
+
+
+def _waived(results: TableResults, today: datetime.date) -> Iterator[str]:
+    """What was waived of mismatches, and the waivers of mismatches that have expired.
+
+    That one waives nothing is no fault: another kernel may run on other hardware than this run had.
+    """
+    op = results.table.op
+    for mismatch in results.mismatches:
+        if mismatch.waiver:
+            yield f"{op}: waived, {mismatch.waiver}: {_mismatch(mismatch)}"
+    for waiver in results.table.waivers:
+        if waiver.mismatch and waiver.expires < today:
+            yield f"{op}: {waiver} expired on {waiver.expires}"
 
 
 def _by_name(items: Iterable[Item]) -> dict[str, list[Item]]:

@@ -62,7 +62,7 @@ def _parts(document: Document, requirements: Entry | None = None) -> Parts:
     partitions = _unique((reader.partition(entry) for entry in entries), "partition", required.document)
     if not partitions:
         partitions = {rule.name: Partition(rule.name, (rule.index,), line=rule.line) for rule in rules.values()}
-    waivers = read_waivers(required.tables("waiver"), partitions)
+    waivers = read_waivers(required.tables("waiver"), partitions, rules)
     return Parts(
         op,
         tuple(variables.values()),

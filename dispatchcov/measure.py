@@ -41,7 +41,7 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
         tuple(worker.split(rule, s.index, side) for rule in table.rules for s in rule.splits for side in (True, False)),
         worker.regions(),
         sides(table, worker.groups),
-        mismatches(table, worker.groups),
+        mismatches(table, worker.groups, today),
         Space.of(table).notes,
         measure_pairs.boundaries(worker),
         measure_pairs.mcdc(worker),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
+import fnmatch
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dispatchcov import decide
 from dispatchcov.formula import holds
 from dispatchcov.measure_groups import Group
+from dispatchcov.nearest import nearest
 from dispatchcov.results import Mismatch
 from dispatchcov.table import Rule, Table
 
 
-def mismatches(table: Table, groups: Iterable[Group]) -> tuple[Mismatch, ...]:
+def mismatches(table: Table, groups: Iterable[Group], today: datetime.date) -> tuple[Mismatch, ...]:
     """One for each group of decisions and each thing that is wrong with it."""
     found = []
     for group in groups:
@@ -26,7 +30,19 @@ def mismatches(table: Table, groups: Iterable[Group]) -> tuple[Mismatch, ...]:
         elif not holds(rule.kernel.requires, group.vector):
             got = f"an input outside the contract of {expected}"
             found.append(_mismatch(table, "contract", group, rule, rule.kernel.requires_text, got))
-    return tuple(found)
+    return tuple(_waived(table, mismatch, today) for mismatch in found)
+
+
+def _waived(table: Table, mismatch: Mismatch, today: datetime.date) -> Mismatch:
+    for waiver in table.waivers:
+        if (
+            waiver.mismatch == mismatch.kind
+            and waiver.rule in ("", mismatch.rule)
+            and fnmatch.fnmatchcase(mismatch.got, waiver.kernel or "*")
+            and waiver.expires >= today
+        ):
+            return replace(mismatch, waiver=f"{waiver.reason} (until {waiver.expires})")
+    return mismatch
 
 
 def _mismatch(table: Table, kind: str, group: Group, rule: Rule | None, expected: str, got: str) -> Mismatch:
@@ -34,7 +50,8 @@ def _mismatch(table: Table, kind: str, group: Group, rule: Rule | None, expected
     facts = dict(zip(table.names, rows[0].inputs[0], strict=True))
     tests = tuple(sorted({row.test for row in rows} - {""}))
     decisions = sum(row.selected or row.observed for row in rows)
-    return Mismatch(kind, rule.name if rule else "", expected, got, facts, decisions, tests)
+    near = nearest(table, group.vector, got) if kind == "kernel" else ""
+    return Mismatch(kind, rule.name if rule else "", expected, got, facts, decisions, tests, near)
 
 
 def _domain(table: Table, group: Group) -> tuple[str, str]:

@@ -133,12 +133,24 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """``partition`` need not be hit until the end of ``expires``, because of ``reason``."""
+    """Until the end of ``expires``, because of ``reason``: ``partition`` need not be hit or, where that is ``""``,
+    mismatches of the kind ``mismatch`` fail nothing; only those in ``rule`` and with ``kernel``, in which ``*`` stands
+    for anything, where these are given.
+    """
 
     partition: str
     reason: str
     expires: datetime.date
     line: int = 0
+    mismatch: str = ""
+    rule: str = ""
+    kernel: str = ""
+
+    def __str__(self) -> str:
+        if self.partition:
+            return f"the waiver of {self.partition}"
+        rule = f" in rule {self.rule}" if self.rule else ""
+        return f"the waiver of {self.mismatch} mismatches{rule}{f' with {self.kernel}' if self.kernel else ''}"
 
 
 @dataclass(frozen=True, slots=True)

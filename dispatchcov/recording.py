@@ -6,6 +6,8 @@ import atexit
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from dispatchcov import decide
 from dispatchcov.decide import Decision, View
@@ -13,23 +15,41 @@ from dispatchcov.errors import FactsError
 from dispatchcov.recorder import Recorder, active
 from dispatchcov.table import Table
 
-__all__ = ["active", "autostart", "checked", "record", "warm_up"]
+if TYPE_CHECKING:
+    from dispatchcov.observers.called import Called
+
+__all__ = ["active", "autostart", "calls", "checked", "record", "warm_up"]
+
+calls: ContextVar[tuple[Called, ...]] = ContextVar("dispatchcov_calls", default=())
+"""The calls of traced functions that are under way, the innermost last."""
 
 
-def record(table: Table, facts: Mapping[str, object], *, kernel: str, machine: str = "") -> Decision | None:
+def record(
+    table: Table, facts: Mapping[str, object] | None = None, *, kernel: str, machine: str = ""
+) -> Decision | None:
     """Record a decision that other code took; ``kernel`` is what really ran: other than the table's it is a mismatch.
 
-    Returns None when no recorder is on. Raises :class:`FactsError` for an empty ``kernel`` or facts that do not fit
-    ``table``.
+    Inside a function that is :func:`traced <dispatchcov.foreign.traced>` for ``table``, ``facts`` and ``machine`` are
+    those of its call unless given. Returns None when no recorder is on. Raises :class:`FactsError` for an empty
+    ``kernel``, for facts that do not fit ``table``, and for none outside such a function.
     """
     if not isinstance(kernel, str) or not kernel:
         raise FactsError(f"{table.op}: expected the name of the kernel that ran, got {kernel!r}")
     recorder = active()
     if recorder is None:
         return None
-    values = tuple(table.facts(facts, domain=False).values())
-    view = recorder.judged(View.of(table, machine or decide.DEFAULT_MACHINE))
-    return recorder.record(view, values, kernel)
+    called = next((call for call in reversed(calls.get()) if call.table is table), None)
+    if facts is not None:
+        values = tuple(table.facts(facts, domain=False).values())
+    elif called is not None and called.values is not None:
+        values = called.values
+    else:
+        raise FactsError(f"{table.op}: expected facts, or a call of a function that is traced for this table, got none")
+    machine = machine or (called.machine if called is not None else decide.DEFAULT_MACHINE)
+    decision = recorder.record(recorder.judged(View.of(table, machine)), values, kernel)
+    if called is not None:
+        called.said.append(decision)
+    return decision
 
 
 def checked() -> None:

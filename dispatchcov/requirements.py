@@ -13,6 +13,7 @@ from dispatchcov.parts import EVIDENCE, Bin, Partition, Rule, Variable, Waiver, 
 from dispatchcov.toml_read import Entry
 
 MAX_BINS = 4096
+MISMATCHES = ("kernel", "contract", "domain", "untotal")
 
 
 class Requirements:
@@ -85,16 +86,40 @@ class Requirements:
         return Bin(label, tuple((variable.name, value) for variable, value in pairs), condition)
 
 
-def read_waivers(entries: list[Entry], partitions: Mapping[str, Partition]) -> tuple[Waiver, ...]:
-    """The ``[[waiver]]`` of ``partitions``, at most one of each."""
+def read_waivers(
+    entries: list[Entry], partitions: Mapping[str, Partition], rules: Mapping[str, Rule]
+) -> tuple[Waiver, ...]:
+    """The ``[[waiver]]`` of ``partitions``, at most one of each, and of mismatches."""
     found: dict[str, Waiver] = {}
     for entry in entries:
+        if "mismatch" in entry:
+            waiver = _mismatch(entry, rules)
+            if str(waiver) in found:
+                raise entry.fail(f"expected one waiver, got another at line {found[str(waiver)].line}", "mismatch")
+            found[str(waiver)] = waiver
+            continue
         name = entry.string("partition")
         if name not in partitions:
             raise entry.fail(f"unknown partition {brief(name)}; {known(name, partitions)}", "partition")
         entry.where = f"waiver of {name!r}"
         entry.only("partition", "reason", "expires")
-        if name in found:
-            raise entry.fail(f"expected one waiver, got another at line {found[name].line}", "partition")
-        found[name] = Waiver(name, entry.name("reason"), entry.date("expires"), entry.line())
+        waiver = Waiver(name, entry.name("reason"), entry.date("expires"), entry.line())
+        if str(waiver) in found:
+            raise entry.fail(f"expected one waiver, got another at line {found[str(waiver)].line}", "partition")
+        found[str(waiver)] = waiver
     return tuple(found.values())
+
+
+def _mismatch(entry: Entry, rules: Mapping[str, Rule]) -> Waiver:
+    entry.where = "waiver of mismatches"
+    entry.only("mismatch", "rule", "kernel", "reason", "expires")
+    kind = entry.string("mismatch")
+    if kind not in MISMATCHES:
+        raise entry.fail(f"unknown mismatch {brief(kind)}; {known(kind, MISMATCHES)}", "mismatch")
+    rule = entry.string("rule") if "rule" in entry else ""
+    if rule and rule not in rules:
+        raise entry.fail(f"unknown rule {brief(rule)}; {known(rule, rules)}", "rule")
+    kernel = entry.name("kernel") if "kernel" in entry else ""
+    if kernel and kind != "kernel":
+        raise entry.fail(f"expected no kernel, since it waives {kind} mismatches, got {brief(kernel)}", "kernel")
+    return Waiver("", entry.name("reason"), entry.date("expires"), entry.line(), kind, rule, kernel)

@@ -113,6 +113,7 @@ class Mismatch:
 
     ``kind``: ``kernel`` (another kernel than the table's ran), ``contract`` (the input violates the ``requires`` of the
     selected kernel), ``domain`` (facts outside the declared domains), ``untotal`` (no rule takes the input).
+    ``nearest`` are the predicates that would explain that another kernel ran, ``waiver`` why it fails nothing.
     """
 
     kind: str
@@ -122,6 +123,8 @@ class Mismatch:
     facts: dict[str, Value]
     decisions: int
     tests: tuple[str, ...]
+    nearest: str = ""
+    waiver: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,20 @@ def join(events: Iterable[Event]) -> Joined:
     return joined
 
 
+def join_operators(events: Iterable[Event]) -> Joined:
+    """Attribute each operator of PyTorch among ``events``, on the host, to the launch that it ran in."""
+    known = [event for event in events if not event.on_device]
+    ranges = _Ranges(event for event in known if event.name.startswith(PREFIX))
+    joined = Joined()
+    for event in sorted((event for event in known if "::" in event.name), key=lambda event: event.start):
+        number = ranges.around(event)
+        if number is None:
+            joined.outside.append(event)
+        else:
+            joined.kernels[number].append(event)
+    return joined
+
+
 class _Ranges:
     """The launches of each thread. They may nest; the innermost one holds."""
 

@@ -26,17 +26,21 @@ SHOWN = 5
 @dataclass
 class Observation:
     """What one profiled block showed: launches with the symbols seen in them, for each the nanoseconds that its
-    kernels took, symbols outside, and what to know of it.
+    kernels took, symbols outside, and what to know of it. ``kernels_only``: is each symbol that of a kernel?
     """
 
     launches: list[tuple[Decision, tuple[str, ...]]] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     outside: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    kernels_only: bool = True
 
 
 class TorchObserver:
     """Profiles from :meth:`start` to :meth:`stop`; :meth:`enter` and :meth:`leave` bracket each launch."""
+
+    unseen = "no CUDA device is there, and the profiler sees no kernels of a CPU"
+    """Why nothing can be seen where it is not :attr:`available`."""
 
     def __init__(self) -> None:
         try:
@@ -52,7 +56,8 @@ class TorchObserver:
         self._profile: Any = None
         self._undo: Callable[[], None] | None = None
         self._observation = Observation()
-        self.available = bool(torch.cuda.is_available())
+        self._on_gpu = bool(torch.cuda.is_available())
+        self.available = self._on_gpu
         """Is there a GPU whose kernels can be seen?"""
 
     # --- launches -----------------------------------------------------------------------------------------------------
@@ -61,7 +66,7 @@ class TorchObserver:
         """The launch of ``decision`` begins on this thread."""
         number = next(self._numbers)
         self._decisions[number] = decision
-        if self.torch.cuda.is_current_stream_capturing():
+        if self._on_gpu and self.torch.cuda.is_current_stream_capturing():
             self._captured.append(decision)
         span = self.torch._C._profiler._RecordFunctionFast(f"{PREFIX}{number}")
         span.__enter__()
@@ -86,14 +91,20 @@ class TorchObserver:
         self._decisions, self._captured, self._observation = {}, [], Observation()
         if not self.available:
             return
-        activity = self.torch.profiler.ProfilerActivity
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a cycle ends with its events: ours has one
             self._profile = self.torch.profiler.profile(
-                activities=[activity.CPU, activity.CUDA], experimental_config=self._all_threads()
+                activities=self._activities(), experimental_config=self._all_threads()
             )
             self._profile.start()
         self._undo = self._watch()
+
+    def _activities(self) -> list[Any]:
+        activity = self.torch.profiler.ProfilerActivity
+        return [activity.CPU, activity.CUDA]
+
+    def _joined(self, events: list[Event]) -> Joined:
+        return join(events)
 
     def _all_threads(self) -> Any:
         """Follow launches of every thread, where this PyTorch can."""
@@ -115,7 +126,8 @@ class TorchObserver:
         if self._profile is None:
             return
         profile, self._profile = self._profile, None
-        self.torch._C._cuda_synchronize()  # the public one asks what a test may have replaced
+        if self._on_gpu:
+            self.torch._C._cuda_synchronize()  # the public one asks what a test may have replaced
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -124,7 +136,7 @@ class TorchObserver:
         except (RuntimeError, AttributeError) as error:
             self._observation.notes.append(f"the profiler was lost, nothing was observed: {error}")
             return
-        self._attribute(join(events))
+        self._attribute(self._joined(events))
 
     def _attribute(self, joined: Joined) -> None:
         seen = self._observation

@@ -125,6 +125,8 @@ def _mismatch(mismatch: Mismatch) -> dict[str, Any]:
         "facts": mismatch.facts,
         "decisions": mismatch.decisions,
         "tests": list(mismatch.tests),
+        "nearest": mismatch.nearest or None,
+        "waiver": mismatch.waiver or None,
     }
 
 

@@ -73,6 +73,10 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
         seen = f"expected {mismatch.expected}, got {mismatch.got}"
         where = f" in rule {mismatch.rule}" if mismatch.rule else ""
         yield f"MISMATCH: {WORDS[mismatch.kind]}{where}: {seen} for {show(mismatch.facts)}"
+        if mismatch.nearest:
+            yield f"    nearest: {mismatch.nearest}"
+        if mismatch.waiver:
+            yield f"    waived: {mismatch.waiver}"
 
 
 def plural(count: int, noun: str) -> str:

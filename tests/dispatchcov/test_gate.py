@@ -115,7 +115,8 @@ def test_a_mismatch_is_a_failure() -> None:
     (failure,) = verdict(data(TABLE, *ALL, row(TABLE, N=8, aligned=True, dtype="float16", kernel="Scale"))).failures
     assert failure == (
         "demo::scale: kernel mismatch in rule vec4: expected ScaleVec4, got Scale for "
-        "N=8 aligned=true dtype=float16 in t.py::test"
+        "N=8 aligned=true dtype=float16 in t.py::test; N % 4 == 0 would have to be false, or aligned would have to "
+        "be false"
     )
 
 
@@ -134,6 +135,44 @@ def test_waivers() -> None:
     assert verdict(data(WAIVED, *rows, hit), today=early).failures == (
         "demo::scale: the waiver of ragged is not needed any more: it is hit",
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "covers"),
+    [
+        ("", True),
+        ('rule = "vec4"\n', True),
+        ('rule = "scalar"\n', False),
+        ('kernel = "void oth*"\n', True),
+        ('kernel = "other"\n', False),
+        ('rule = "vec4"\nkernel = "void other()"\n', True),
+    ],
+)
+def test_a_mismatch_fails_nothing_while_it_is_waived(keys: str, covers: bool) -> None:
+    waiver = f'[[waiver]]\nmismatch = "kernel"\n{keys}reason = "issue 7"\nexpires = 2026-06-30\n'
+    table = parse_table(SMALL + waiver)
+    rows = [row(table, N=n, aligned=True, dtype=d) for n, d in ((4, "float16"), (4, "float32"), (3, "float16"))]
+    records = data(table, *rows, row(table, N=8, aligned=True, dtype="float16", kernel="void other()"))
+    mismatch = (
+        "kernel mismatch in rule vec4: expected ScaleVec4, got void other() for "
+        "N=8 aligned=true dtype=float16 in t.py::test"
+    )
+    early = verdict(records, today=datetime.date(2026, 6, 30))
+    late = verdict(records, today=datetime.date(2026, 7, 1))
+    assert late.failures == (f"demo::scale: {mismatch}",)
+    assert late.notes == (f"demo::scale: {table.waivers[0]} expired on 2026-06-30",)
+    assert early.ok == covers
+    if covers:
+        assert early.notes == (f"demo::scale: waived, issue 7 (until 2026-06-30): {mismatch}",)
+    (vec4,) = [item for item in Results.of(records).tables[0].partitions if item.detail == "dtype=float16"]
+    assert (vec4.reach.hits, vec4.reach.apart) == (1, (("with another kernel", 1),))
+
+
+def test_a_waiver_of_another_kind_of_mismatch_covers_nothing() -> None:
+    table = parse_table(SMALL + '[[waiver]]\nmismatch = "domain"\nreason = "x"\nexpires = 2026-06-30\n')
+    rows = [row(table, N=n, aligned=True, dtype=d) for n, d in ((4, "float16"), (4, "float32"), (3, "float16"))]
+    records = data(table, *rows, row(table, N=8, aligned=True, dtype="float16", kernel="Scale"))
+    assert not verdict(records, today=datetime.date(2026, 6, 1)).ok
 
 
 def test_damaged_records_are_a_failure() -> None:

@@ -131,6 +131,42 @@ def test_bins_are_bounded_over_the_whole_table() -> None:
         parse_table(text + rule.format(63))
 
 
+MISMATCH = f"\n[[waiver]]\nmismatch = 'kernel'\nreason = 'x'\n{EXPIRES}"
+
+
+def test_waivers_of_mismatches() -> None:
+    text = changed((EXPIRES, EXPIRES + MISMATCH + MISMATCH + "\nrule = 'vec4'\nkernel = 'other*'"))
+    both = parse_table(text).waivers[1:]
+    assert [(w.partition, w.mismatch, w.rule, w.kernel) for w in both] == [
+        ("", "kernel", "", ""),
+        ("", "kernel", "vec4", "other*"),
+    ]
+    assert [str(w) for w in both] == [
+        "the waiver of kernel mismatches",
+        "the waiver of kernel mismatches in rule vec4 with other*",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "message"),
+    [
+        ("\nrule = 'vec5'", 37, "unknown rule 'vec5'; did you mean 'vec4'?"),
+        ("\npartition = 'big'", 37, "unknown key 'partition'; known: mismatch, rule, kernel, reason, expires"),
+        (MISMATCH, 38, "expected one waiver, got another at line 33"),
+        (MISMATCH.replace("'kernel'", "'kernl'"), 38, "unknown mismatch 'kernl'; did you mean 'kernel'?"),
+        (
+            MISMATCH.replace("'kernel'", "'domain'") + "\nkernel = 'x'",
+            41,
+            "expected no kernel, since it waives domain mismatches, got 'x'",
+        ),
+    ],
+)
+def test_mistakes_in_a_waiver_of_mismatches(more: str, line: int, message: str) -> None:
+    with pytest.raises(TableError) as error:
+        parse_table(changed((EXPIRES, EXPIRES + MISMATCH + more)))
+    assert str(error.value).startswith(f"<table>:{line}: waiver of mismatches: {message}")
+
+
 def test_waivers_by_string_date() -> None:
     table = parse_table(changed((EXPIRES, 'expires = "2030-01-31"')))
     assert table.waivers[0].expires == datetime.date(2030, 1, 31)
