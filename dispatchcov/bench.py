@@ -70,6 +70,9 @@ def main(*, quick: bool = False, output: str | None = None, plot: str | None = N
         figures["combine"] = _combine(table, folder, 1000 // scale, 200)
     figures["plugin"] = _plugin(2 if quick else 7)
     figures["against"] = _against(table, 20_000 // scale)
+    launch, ring = bench_against.flight(table, shapes(1)[0], 20_000 // scale)
+    print(f"flight recorder: adds {ring:.0f} ns to a recorded launch of {launch:.0f} ns ({ring / launch:.2f} x)")
+    figures["flight"] = {"launch_ns": launch, "adds_ns": ring}
     figures["load"] = _load(table, 100_000 // scale, 10_000_000 // scale)
     if plot:
         bench_against.plot(figures["against"], plot)

@@ -102,6 +102,26 @@ def _torch() -> tuple[Call, Around, Call] | None:
     return add, Counting, add
 
 
+def flight(table: Table, facts: dict[str, Any], calls: int) -> tuple[float, float]:
+    """Nanoseconds of a decision with its launch without the flight recorder, and what that adds."""
+
+    def launch() -> None:
+        with table.decide(**facts).launch():
+            pass
+
+    base, added = [], []
+    with tempfile.TemporaryDirectory() as folder, Recorder(os.path.join(folder, "data")) as recorder:
+        shard = recorder.shard
+        assert shard is not None
+        ring = shard.flight
+        for _ in range(ROUNDS):
+            shard.flight = None
+            base.append(_ns(launch, calls))
+            shard.flight = ring
+            added.append(_ns(launch, calls) - base[-1])
+    return statistics.median(base), statistics.median(added)
+
+
 def threads(table: Table, facts: Sequence[dict[str, Any]], count: int, calls: int) -> tuple[int, float, float]:
     """``count`` threads decide ``calls`` times each: how many were counted, ns a decision, those of one thread."""
     recorder = Recorder(None)

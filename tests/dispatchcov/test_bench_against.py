@@ -11,6 +11,7 @@ from dispatchcov import bench_against
 from dispatchcov.bench import by_hand, shapes
 from dispatchcov.decide import active
 from dispatchcov.errors import UsageError
+from dispatchcov.flight import Flight
 from dispatchcov.load import parse_table
 from dispatchcov.table import Table
 
@@ -53,6 +54,20 @@ def test_what_is_not_installed_is_left_out(table: Table, monkeypatch: pytest.Mon
     missing = {"coverage": "coverage.py", "torch": "torch dispatch mode"}[name]
     assert costs[missing] is None
     assert costs["dispatchcov, on"] is not None
+
+
+def test_launches_are_timed_with_and_without_the_flight_recorder(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    begin = Flight.begin
+
+    def noted(self: Flight, *given: object) -> int:
+        begun.append(given)
+        return begin(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Flight, "begin", noted)
+    launch, _ = bench_against.flight(table, shapes(1)[0], 50)
+    assert launch > 0
+    assert len(begun) == 50 * bench_against.ROUNDS
 
 
 def test_sixteen_threads_are_counted_exactly(table: Table) -> None:
