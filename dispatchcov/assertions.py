@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from dispatchcov.decide import Decision, FallbackReason, View, show
+from dispatchcov.decide import Decision, FallbackReason, View, outside, show
 from dispatchcov.errors import ExpressionError, UsageError, known
 from dispatchcov.expr import Value, parse, to_text
 from dispatchcov.formula import blame, every, holds, leaves
@@ -17,7 +17,11 @@ SHOWN = 5
 
 
 class DispatchTrace:
-    """The decisions of one test, in order. Each ``assert_`` method raises ``AssertionError`` with the whole story."""
+    """The decisions of one test, in order. Each ``assert_`` method raises ``AssertionError`` with the whole story.
+
+    A decision with another kernel than the table's, or for facts outside the declared domain, reaches no partition and
+    no rule and falls back from none, as in the report, which counts it apart.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class DispatchTrace:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels selected so far, in order."""
+        """The kernels selected so far, or said to have run in their place, in order."""
         return tuple(decision.kernel for decision in self._decisions)
 
     def assert_reached(self, name: str, *, evidence: str | Iterable[str] = (), kernel: str | None = None) -> None:
@@ -48,7 +52,7 @@ class DispatchTrace:
         self.asserted = True
         needed = _evidence(evidence)
         found = self._known(name)
-        inside = [decision for decision in self._decisions if _in(decision, name, found)]
+        inside = [decision for decision in self._decisions if not _wrong(decision) and _in(decision, name, found)]
         if not inside:
             raise AssertionError(self._not_reached(name, found))
         if kernel is not None:
@@ -65,7 +69,7 @@ class DispatchTrace:
             )
 
     def assert_not_reached(self, name: str) -> None:
-        """No decision is in partition (or rule) ``name``."""
+        """No decision is in partition (or rule) ``name``, not even one that does not count as a hit of it."""
         __tracebackhide__ = True
         self.asserted = True
         found = self._known(name)
@@ -85,16 +89,10 @@ class DispatchTrace:
         """Some decision passed over ``rule``; with ``because``, that predicate was the sole reason."""
         __tracebackhide__ = True
         self.asserted = True
-        tables = [table for table in self._all_tables() if any(item.name == rule for item in table.rules)]
-        if not tables:
-            names = [item.name for table in self._all_tables() for item in table.rules]
-            raise UsageError(f"unknown rule {rule!r}; {known(rule, dict.fromkeys(names))}")
         because = _canonical(because)
-        guards = [p for table in tables for p in leaves(table.rule(rule).guard)]
-        texts = [tables[0].predicates[index].text for index in guards]
-        if because is not None and because not in texts:
-            raise UsageError(f"unknown predicate {because!r} of rule {rule!r}; {known(because, texts)}")
-        reasons = [reason for decision in self._decisions for reason in decision.fallbacks if reason.rule == rule]
+        self._known_fallback(rule, because)
+        right = [decision for decision in self._decisions if not _wrong(decision)]
+        reasons = [reason for decision in right for reason in decision.fallbacks if reason.rule == rule]
         if not any(because is None or reason.sole == because for reason in reasons):
             why = f" because of {because!r} alone" if because else ""
             raise AssertionError(f"expected a fallback from rule {rule!r}{why}\n{_reasons(reasons) or self._story(())}")
@@ -106,6 +104,26 @@ class DispatchTrace:
         if names and not fnmatch.filter(names, pattern):
             raise UsageError(f"no kernel is like {pattern!r}; {known(pattern, names)}")
 
+    def _known_fallback(self, rule: str, because: str | None) -> None:
+        __tracebackhide__ = True
+        tables = [table for table in self._all_tables() if any(item.name == rule for item in table.rules)]
+        if not tables:
+            names = [item.name for table in self._all_tables() for item in table.rules]
+            raise UsageError(f"unknown rule {rule!r}; {self._kernel_hint(rule) or known(rule, dict.fromkeys(names))}")
+        texts = [table.predicates[index].text for table in tables for index in leaves(table.rule(rule).guard)]
+        if not texts:
+            raise UsageError(f"rule {rule!r} has no guard: it takes all that comes to it, and no decision falls back")
+        if because is not None and because not in texts:
+            raise UsageError(f"unknown predicate {because!r} of rule {rule!r}; {known(because, texts)}")
+
+    def _kernel_hint(self, name: str) -> str:
+        """What to write where ``name`` is a kernel's in the place of a partition's or rule's, ``""`` if it is none."""
+        rules = [rule for table in self._all_tables() for rule in table.rules if rule.kernel.name == name]
+        if not rules and not any(kernel.name == name for table in self._all_tables() for kernel in table.kernels):
+            return ""
+        selecting = ", ".join(dict.fromkeys(rule.name for rule in rules)) or "no rule"
+        return f"it is a kernel, selected by {selecting}; a kernel is asked for with kernel={name!r} or assert_kernel"
+
     def _all_tables(self) -> list[Table]:
         tables = [*(decision.table for decision in self._decisions), *self._tables()]
         return list({table.digest: table for table in tables}.values())
@@ -116,7 +134,8 @@ class DispatchTrace:
         found = [(table, partition) for table in tables if (partition := table.partition(name)) is not None]
         if not found and tables:
             names = [p.name for table in tables for p in table.partitions] + [r.name for t in tables for r in t.rules]
-            raise UsageError(f"unknown partition {name!r}; {known(name, dict.fromkeys(names))}")
+            hint = self._kernel_hint(name) or known(name, dict.fromkeys(names))
+            raise UsageError(f"unknown partition {name!r}; {hint}")
         return found
 
     def _not_reached(self, name: str, found: Sequence[tuple[Table, Partition]]) -> str:
@@ -130,6 +149,7 @@ class DispatchTrace:
         lines = [f"{len(self._decisions)} decision{'s' if len(self._decisions) > 1 else ''} in this test:"]
         for decision in unique[:SHOWN]:
             lines.append(_selected(decision))
+            lines += [f"    not counted: {_wrong(decision)}"] if _wrong(decision) else []
             for table, partition in found:
                 if table.rules_digest == decision.table.rules_digest:
                     lines += [f"    {line}" for line in why_not(decision, table, partition)]
@@ -168,10 +188,24 @@ def _canonical(predicate: str | None) -> str | None:
         return predicate
 
 
+def _wrong(decision: Decision) -> str:
+    """Why ``decision`` is no hit of what the table selects for it, ``""`` if it is one."""
+    if decision.values is None or not decision.rule:
+        return ""
+    table = decision.table
+    if outside(table, decision.vector):
+        facts = decision.facts or {}
+        names = table.outside(facts)
+        wanted = ", ".join(f"expected {name} to be {table.variable(name).domain()}" for name in names)
+        return f"outside the declared domain: {wanted}, got {show({name: facts[name] for name in names})}"
+    selected = table.rule(decision.rule).kernel.name
+    return f"kernel {decision.kernel} ran, the table selects {selected}" if decision.kernel != selected else ""
+
+
 def _selected(decision: Decision) -> str:
-    return (
-        f"  selected {decision.rule or 'no rule'} -> {decision.kernel or 'no kernel'} for {show(decision.facts or {})}"
-    )
+    rule = decision.table.rule(decision.rule) if decision.rule else None
+    selected = f"{rule.name} -> {rule.kernel.name}" if rule else f"no rule -> {decision.kernel or 'no kernel'}"
+    return f"  selected {selected} for {show(decision.facts or {})}"
 
 
 def _reasons(reasons: Iterable[FallbackReason]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dispatchcov.errors import UsageError, known
 from dispatchcov.expr import Value
@@ -15,6 +16,7 @@ from dispatchcov.results import Item, Results, Seen
 _EVIDENCE = "|".join(EVIDENCE)
 _LIST = rf"(?:{_EVIDENCE})(?:(?:\s*,\s*|\s+and\s+)(?:{_EVIDENCE}))*"
 _REST = re.compile(rf"(?:\s+(?P<evidence>{_LIST}))?(?:\s+on\s+(?P<where>.+))?")
+_NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?:\s*==?\s*|_)(?P<value>\w+)")
 
 
@@ -32,10 +34,11 @@ class Demand:
     where: str = ""
 
     @staticmethod
-    def of(text: str, names: Collection[str]) -> Demand:
+    def of(text: str, names: Collection[str], selecting: Mapping[str, Collection[str]] = _NONE) -> Demand:
         """``text`` read; ``names`` are those of all partitions and rules, which may hold any words.
 
-        Raises :class:`UsageError` if it begins with none of them.
+        Raises :class:`UsageError` if it begins with none of them. ``selecting`` are the kernels with the rules that
+        select them: a kernel is not asked for by name.
         """
         text = text.strip()
         for name in sorted(names, key=len, reverse=True):
@@ -43,6 +46,12 @@ class Demand:
             if rest is not None:
                 break
         else:
+            if text in selecting:
+                rules = ", ".join(selecting[text]) or "no rule"
+                raise UsageError(
+                    f"required by name: {text!r} is a kernel, selected by {rules}; expected one of these rules, or a "
+                    f"partition; {known(text, names)}"
+                )
             raise UsageError(
                 f"required by name: unknown partition {text!r}; {known(text, names)}; more is asked as in "
                 "'NAME observed, checked on sm_90'"

@@ -78,11 +78,19 @@ class UsageError(DispatchcovError):
 def known(name: str, names: Iterable[str]) -> str:
     """The tail of a message about an unknown ``name``: a suggestion if one is close, and all known names."""
     choices = list(names)
-    close = difflib.get_close_matches(name, choices[:1000], n=1) if len(name) <= MAX_COMPARED else []
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    close = _close(name, choices[:1000]) if len(name) <= MAX_COMPARED else None
+    hint = f"did you mean {close!r}? " if close is not None else ""
     listed = ", ".join(choices[:MAX_LISTED]) if choices else "none"
     more = f" and {len(choices) - MAX_LISTED} more" if len(choices) > MAX_LISTED else ""
     return f"{hint}known: {listed}{more}"
+
+
+def _close(name: str, choices: list[str]) -> str | None:
+    """The choice most like ``name``; one that differs only in upper and lower case is the closest."""
+    lowered = [choice.lower() for choice in choices]
+    found = [name.lower()] if name and name.lower() in lowered else []
+    found = found or difflib.get_close_matches(name.lower(), lowered, n=1)
+    return choices[lowered.index(found[0])] if found else None
 
 
 class _Brief(reprlib.Repr):

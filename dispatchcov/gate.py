@@ -86,7 +86,12 @@ def drifted(drift: Drift) -> Iterator[str]:
 def _demands(results: Results, limits: Limits) -> list[Demand]:
     names = [partition.name for table in results.tables for partition in table.table.partitions]
     names += [rule.name for table in results.tables for rule in table.table.rules]
-    demands = [Demand.of(text, dict.fromkeys(names)) for text in limits.require]
+    selecting: dict[str, dict[str, None]] = {}
+    for table in results.tables:
+        selecting |= {kernel.name: {} for kernel in table.table.kernels if kernel.name not in selecting}
+        for rule in table.table.rules:
+            selecting[rule.kernel.name][rule.name] = None
+    demands = [Demand.of(text, dict.fromkeys(names), selecting) for text in limits.require]
     for demand in demands:
         demand.check(results)
     return demands

@@ -9,6 +9,7 @@ from dispatchcov.decide import Decision
 from dispatchcov.errors import UsageError
 from dispatchcov.load import parse_table
 from dispatchcov.recorder import Recorder
+from dispatchcov.recording import record
 from tests.dispatchcov.build import SMALL
 
 TABLE = parse_table(SMALL, source="small.toml")
@@ -119,3 +120,62 @@ def test_unknown_names_are_errors_not_passes(name: str) -> None:
         seen.assert_fallback(name)
     with pytest.raises(UsageError, match=r"unknown predicate 'N' of rule 'vec4'; known: N % 4 == 0, aligned"):
         seen.assert_fallback("vec4", because="N")
+
+
+def ran(*inputs: tuple[int, str]) -> DispatchTrace:
+    """Decisions of other code: ``N``, which is aligned, and the kernel that it says it ran."""
+    with Recorder(None):
+        decisions = [record(TABLE, {"N": n, "aligned": True, "dtype": "float16"}, kernel=k) for n, k in inputs]
+    return DispatchTrace([d for d in decisions if d is not None], lambda decision: ["selected"], lambda: [TABLE])
+
+
+@pytest.mark.parametrize("name", ["vec4", "scalar"])
+def test_another_kernel_than_the_tables_is_no_hit(name: str) -> None:
+    n, kernel, other = (4, "ScaleVec4", "Scale") if name == "vec4" else (3, "Scale", "Elsewhere")
+    ran((n, other), (n, kernel)).assert_reached(name, kernel=kernel)
+    with pytest.raises(AssertionError) as error:
+        ran((n, other)).assert_reached(name)
+    assert message(error) == (
+        f"expected partition {name!r} of demo::scale to be reached\n"
+        "1 decision in this test:\n"
+        f"  selected {name} -> {kernel} for N={n} aligned=true dtype=float16\n"
+        f"    not counted: kernel {other} ran, the table selects {kernel}"
+    )
+    with pytest.raises(AssertionError, match=rf"not counted: kernel {other} ran, the table selects {kernel}"):
+        ran((n, other)).assert_kernel(kernel)
+    with pytest.raises(AssertionError, match=rf"expected partition '{name}' not to be reached"):
+        ran((n, other)).assert_not_reached(name)
+
+
+def test_another_kernel_than_the_tables_is_no_fallback() -> None:
+    ran((3, "Scale")).assert_fallback("vec4", because="N % 4 == 0")
+    with pytest.raises(AssertionError, match=r"expected a fallback from rule 'vec4'\n(.*\n)+.*kernel Elsewhere ran"):
+        ran((3, "Elsewhere")).assert_fallback("vec4")
+
+
+def test_facts_outside_the_declared_domain_are_no_hit() -> None:
+    for seen in (ran((-4, "ScaleVec4")), trace((-4, True))):
+        with pytest.raises(AssertionError) as error:
+            seen.assert_reached("vec4")
+        assert message(error).endswith(
+            "  selected vec4 -> ScaleVec4 for N=-4 aligned=true dtype=float16\n"
+            "    not counted: outside the declared domain: expected N to be an integer >= 0, got N=-4"
+        )
+    with pytest.raises(AssertionError, match="outside the declared domain: expected N to be"):
+        trace((-3, True)).assert_fallback("vec4")
+
+
+def test_a_kernel_in_the_place_of_a_partition_or_rule() -> None:
+    seen = trace((4, True))
+    hint = "it is a kernel, selected by scalar; a kernel is asked for with kernel='Scale' or assert_kernel"
+    for check in (seen.assert_reached, seen.assert_not_reached):
+        with pytest.raises(UsageError, match=f"^unknown partition 'Scale'; {hint}$"):
+            check("Scale")
+    with pytest.raises(UsageError, match=f"^unknown rule 'Scale'; {hint}$"):
+        seen.assert_fallback("Scale")
+
+
+def test_a_rule_without_a_guard_is_never_passed_over() -> None:
+    for because in (None, "aligned"):
+        with pytest.raises(UsageError, match="rule 'scalar' has no guard: it takes all that comes to it"):
+            trace((4, True)).assert_fallback("scalar", because=because)

@@ -88,6 +88,12 @@ def test_what_cannot_be_asked(words: str, message: str) -> None:
     assert message.replace("(NVIDIA H200; ", "(NVIDIA H200, ") in str(error.value)
 
 
+def test_a_kernel_is_not_required_by_name() -> None:
+    said = "^required by name: 'ScaleVec4' is a kernel, selected by vec4; expected one of these rules, or a partition; "
+    with pytest.raises(UsageError, match=said + "did you mean 'vec4'. known: vec4, ragged"):
+        verdict("ScaleVec4", seen(CPU))
+
+
 def test_evidence_of_a_machine() -> None:
     rows = (seen(CPU, checked=1), seen(H200, observed=1, launched=1))
     for met in ("ragged", "ragged checked", "ragged observed", "ragged checked, observed", "ragged observed on sm_90"):

@@ -33,6 +33,10 @@ def test_a_table_error_survives_a_process_boundary(again: object) -> None:
 
 def test_known_suggests_and_lists() -> None:
     assert known("prefil", ["decode", "prefill"]) == "did you mean 'prefill'? known: decode, prefill"
+    assert known("n", ["M", "N"]) == "did you mean 'N'? known: M, N"
+    assert known("PREFIL", ["decode", "prefill"]) == "did you mean 'prefill'? known: decode, prefill"
+    assert known("Kernel", ["kernels", "KERNEL"]) == "did you mean 'KERNEL'? known: kernels, KERNEL"
+    assert known("", ["x"]) == "known: x"
     assert known("zzz", iter(["decode"])) == "known: decode"
     assert known("zzz", []) == "known: none"
 

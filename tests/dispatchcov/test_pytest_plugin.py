@@ -368,6 +368,39 @@ def test_marker_and_fixture_with_and_without_a_report(project: pytest.Pytester, 
     )
 
 
+OTHER_KERNEL = """
+import dispatchcov
+import pytest
+from operator_under_test import TABLE, scale
+def fell_back(n):
+    dispatchcov.record(TABLE, {"N": n, "aligned": True, "dtype": "float16"}, kernel="Scale")
+@pytest.mark.dispatch("vec4")
+def test_marked():
+    fell_back(8)
+def test_fixture(dispatch_trace):
+    fell_back(8)
+    dispatch_trace.assert_reached("vec4")
+@pytest.mark.dispatch("vec4")
+def test_outside():
+    scale(-4)
+@pytest.mark.dispatch("vec4")
+def test_also_right():
+    fell_back(8)
+    scale(8)
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--dispatch-report=json:out.json"]])
+def test_what_the_report_counts_apart_is_no_hit_for_marker_and_fixture(
+    project: pytest.Pytester, arguments: list[str]
+) -> None:
+    result = run_apart(project, *arguments, test_scale=OTHER_KERNEL)
+    result.assert_outcomes(passed=1, failed=3)
+    said = result.stdout.str()
+    assert said.count("    not counted: kernel Scale ran, the table selects ScaleVec4") == 2
+    assert said.count("    not counted: outside the declared domain: expected N to be an integer >= 0, got N=-4") == 1
+
+
 def without_time(text: str) -> str:
     return re.sub(r'"timestamp": "[^"]*"', "", text)
 

@@ -66,7 +66,7 @@ def test_facts_become_plain_values(name: str, given: object, fact: Value) -> Non
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n": 8}, "demo::scale: unknown variable 'n'; known: N, sm, dtype, bias"),
+        ({"n": 8}, "demo::scale: unknown variable 'n'; did you mean 'N'? known: N, sm, dtype, bias"),
         ({"dtyp": 8}, "demo::scale: unknown variable 'dtyp'; did you mean 'dtype'? known: N, sm, dtype, bias"),
         ({"N": "8"}, "demo::scale: expected N to be an integer >= 0, got str '8'"),
         ({"N": 8.0}, "demo::scale: expected N to be an integer >= 0, got float 8.0"),
