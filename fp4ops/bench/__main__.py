@@ -6,10 +6,11 @@ name      what it does
 cpu       CPU dequantisers against a table look-up and multiply in torch
 host      the host's share of an eager call against torch's linear, with and without recording
 gpu       the CUDA kernels against the memory's and cuBLAS's rates, on one GPU: ``reports/h200/bench.json``
+plot      draws what ``gpu`` measured: each kernel's time against its ceiling
 workload  records what a server would do, with the time of its kernels: what coverage is weighed by
 ========  =================================================================================================
 
-Each checks results before it times anything, and fails if one is wrong.
+Each that measures checks results first, and fails if one is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-NAMES = ("cpu", "host", "gpu", "workload")
+NAMES = ("cpu", "host", "gpu", "plot", "workload")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+import dispatchcov
 import fp4ops
-from fp4ops.bench import ceilings, timing
+from fp4ops.bench import ceilings, peers, timing
 from fp4ops.kernels.cuda import LAUNCHERS, dequantize, gemv, mma_gemv
 from fp4ops.problem import Operands, Problem
 
@@ -34,7 +37,9 @@ class Row:
     nbytes: int = 0
     """Bytes that must move; 0 where the time is not about memory."""
     times: dict[str, timing.Times] = field(default_factory=dict)
-    """``warm`` and ``cold`` kernel time, ``replay`` of a graph, ``host``."""
+    """``warm`` and ``cold`` kernel time, ``replay`` of a graph, ``host``; nothing where it could not be measured."""
+    note: str = ""
+    """Why it could not be."""
 
     def rate(self, kind: str) -> float:
         """TB/s of ``nbytes`` at the median of one kind of time."""
@@ -145,9 +150,44 @@ def compiled() -> Iterator[Row]:
         yield _row("compiled", _text(M, N, K), "torch.compile", 0, partial(run, a), cold=False)
 
 
+def observing() -> Iterator[Row]:
+    """One small test, a call and the wait for it: alone, recorded, profiled as ``--dispatch-observe=torch`` does."""
+    N, K = 256, 256
+    call = partial(fp4ops.matmul_nvfp4, torch.randn((1, K), device="cuda").to(DTYPE), *_weight(N, K))
+
+    def test() -> None:
+        call()
+        torch.cuda.synchronize()
+
+    def profiled() -> None:
+        with dispatchcov.observe():
+            test()
+
+    yield Row("observing", _text(1, N, K), "a test", 0, {"host": timing.wall(test)})
+    with tempfile.TemporaryDirectory() as folder, dispatchcov.Recorder(os.path.join(folder, "records")):
+        for name, run in (("recorded", test), ("recorded and observed", profiled)):
+            yield Row("observing", _text(1, N, K), f"a test, {name}", 0, {"host": timing.wall(run)})
+
+
+def others() -> Iterator[Row]:
+    """The same products by other libraries, where they can be imported."""
+    for N, K in DECODE:
+        weight = _weight(N, K)
+        for name, build in peers.PEERS.items():
+            layer, note = peers.attempt(build, weight)
+            for M in (1, 4, 8):
+                a = torch.randn((M, K), device="cuda").to(DTYPE)
+                if layer is not None:
+                    note = peers.wrong(layer, a, weight)
+                if layer is None or note:
+                    yield Row("decode", _text(M, N, K), name, note=note)
+                else:
+                    yield _row("decode", _text(M, N, K), name, _packed(N, K), partial(layer, a))
+
+
 SECTIONS: dict[str, Section] = {
     section.__name__: section
-    for section in (memory, dequantisation, decode, vocabulary, prefill, model, host, compiled)
+    for section in (memory, dequantisation, decode, vocabulary, prefill, model, host, compiled, observing, others)
 }
 
 

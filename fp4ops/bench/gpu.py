@@ -1,7 +1,7 @@
 """``python -m fp4ops.bench.gpu``: correctness first, then times on one GPU; JSON to a file, a table on stdout.
 
-Kernel times are medians of durations that the CUDA profiler saw. *Cold*: 256 MiB were written between launches.
-Ceilings are measured in the same run; a rate is given as a share of them.
+Kernel times are medians of durations that the CUDA profiler saw, with their quartiles. *Cold*: 256 MiB were written
+between launches. Ceilings are measured in the same run; a rate is given as a share of them.
 """
 
 from __future__ import annotations
@@ -80,18 +80,24 @@ def environment(arguments: Sequence[str], commit: str | None) -> dict[str, Any]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """One line a row: medians in microseconds, TB/s and the share of the ceiling that goes with the section."""
+    """One line a row: medians and quartiles in microseconds, TB/s and its share of the section's ceiling."""
     rows = list(rows)
     ceilings = {row.variant: row.rate("warm") for row in rows if row.section == "memory"}
-    lines = [f"{'section':<15}{'problem':<20}{'variant':<30}{'us':>10}{'cold':>10}{'TB/s':>8}{'share':>8}"]
+    heads = f"{'us':>10}{'quartiles':>17}{'cold':>9}{'TB/s':>7}{'share':>7}"
+    lines = [f"{'section':<15}{'problem':<20}{'variant':<31}{heads}"]
     for row in rows:
+        start = f"{row.section:<15}{row.problem:<20}{row.variant:<31}"
+        if not row.times:
+            lines.append(f"{start}{row.note}")
+            continue
         kind = next(iter(row.times))
-        time, cold = row.times[kind].median, row.times.get("cold")
+        time, cold = row.times[kind], row.times.get("cold")
         ceiling = ceilings.get("read" if row.section == "decode" else "copy")
-        rate = f"{row.rate(kind):8.2f}" if row.nbytes else " " * 8
-        share = f"{row.rate(kind) / ceiling:8.0%}" if row.nbytes and ceiling else ""
-        cold_text = f"{cold.median:10.1f}" if cold else " " * 10
-        lines.append(f"{row.section:<15}{row.problem:<20}{row.variant:<30}{time:10.1f}{cold_text}{rate}{share}")
+        quartiles = f"{time.q25:.1f}-{time.q75:.1f}"
+        cold_text = f"{cold.median:9.1f}" if cold else " " * 9
+        rate = f"{row.rate(kind):7.2f}" if row.nbytes else " " * 7
+        share = f"{row.rate(kind) / ceiling:7.0%}" if row.nbytes and ceiling else ""
+        lines.append(f"{start}{time.median:10.1f}{quartiles:>17}{cold_text}{rate}{share}".rstrip())
     return "\n".join(lines)
 
 
@@ -102,7 +108,8 @@ def document(meta: dict[str, Any], checked: list[str], rows: Iterable[Row], erro
         times = {kind: times.as_dict() for kind, times in row.times.items()}
         rates = {kind: round(row.rate(kind), 3) for kind in row.times} if row.nbytes else {}
         entry = {"section": row.section, "problem": row.problem, "variant": row.variant, "bytes": row.nbytes}
-        entries.append({**entry, "us": times, "tb_per_s": rates})
+        note = {"note": row.note} if row.note else {}
+        entries.append({**entry, "us": times, "tb_per_s": rates, **note})
     return {"format": FORMAT, "meta": meta, "checked": checked, "rows": entries, "errors": errors}
 
 

@@ -23,6 +23,10 @@ class Times:
     median: float
     low: float
     """5th percentile."""
+    q25: float
+    """Lower quartile."""
+    q75: float
+    """Upper quartile."""
     high: float
     """95th percentile."""
     runs: int
@@ -30,8 +34,8 @@ class Times:
     @classmethod
     def of(cls, samples: list[float]) -> Times:
         ordered = sorted(samples)
-        last = len(ordered) - 1
-        return cls(statistics.median(ordered), ordered[round(0.05 * last)], ordered[round(0.95 * last)], len(ordered))
+        low, q25, q75, high = (ordered[round(part * (len(ordered) - 1))] for part in (0.05, 0.25, 0.75, 0.95))
+        return cls(statistics.median(ordered), low, q25, q75, high, len(ordered))
 
     def as_dict(self) -> dict[str, float]:
         return {name: round(value, 3) for name, value in asdict(self).items()}
@@ -105,6 +109,17 @@ def host(run: Callable[[], object], *, repeats: int = 20, inner: int = 50) -> Ti
         if repeat >= 3:
             samples.append(elapsed * 1e6 / inner)
     torch.cuda.synchronize()
+    return Times.of(samples)
+
+
+def wall(run: Callable[[], object], *, repeats: int = 30) -> Times:
+    """Time of a call that waits for its work."""
+    samples = []
+    for repeat in range(repeats + 3):
+        start = time.perf_counter()
+        run()
+        if repeat >= 3:
+            samples.append((time.perf_counter() - start) * 1e6)
     return Times.of(samples)
 
 

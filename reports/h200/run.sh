@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that is claimed about the GPU, on a machine that has one: bash reports/h200/run.sh COMMIT FOLDER
-# ONLY_TESTS=1 leaves the benchmark out.
+# ONLY_TESTS=1 leaves the benchmark out; PEERS is a folder of further packages, as humming-kernels, for the benchmark to import.
 # Writes FOLDER/fp4ops.dispatchcov (records), workload.dispatchcov (of a server's work), dispatch.json (report), bench.json, memcheck.log and the logs of each step.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,7 +22,7 @@ step tests 240 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cachepr
     --dispatch-data="$out/fp4ops.dispatchcov"
 step model 100 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cacheprovider tests/fp4ops/gpu/test_model.py
 step workload 60 "$python" -m fp4ops.bench workload --record "$out/workload.dispatchcov"
-[ -n "${ONLY_TESTS:-}" ] || step bench 200 "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
+[ -n "${ONLY_TESTS:-}" ] || step bench 240 env PYTHONPATH=".${PEERS:+:$PEERS}" "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
 step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
     "$python" -m pytest -p dispatchcov.pytest_plugin -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'dtype0 and not 65600 and not 17408'
 sed -n '/dispatch coverage/,$p' "$out/tests.log" | head -60

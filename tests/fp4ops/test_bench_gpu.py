@@ -16,14 +16,17 @@ from fp4ops.kernels.cuda import build
 
 
 def row(section: str, variant: str, nbytes: int, **medians: float) -> Row:
-    times = {kind: Times(median, median, median, 1) for kind, median in medians.items()}
+    times = {
+        kind: Times(median, 0.9 * median, 0.95 * median, 1.05 * median, 1.1 * median, 1)
+        for kind, median in medians.items()
+    }
     return Row(section, "4096 x 4096", variant, nbytes, times)
 
 
 def test_times_are_median_and_percentiles() -> None:
     times = Times.of([float(x) for x in range(100, -1, -1)])
-    assert times == Times(50.0, 5.0, 95.0, 101)
-    assert Times.of([3.0]) == Times(3.0, 3.0, 3.0, 1)
+    assert times == Times(median=50.0, low=5.0, q25=25.0, q75=75.0, high=95.0, runs=101)
+    assert Times.of([3.0]) == Times(3.0, 3.0, 3.0, 3.0, 3.0, 1)
 
 
 def test_rate_is_terabytes_a_second() -> None:
@@ -38,12 +41,14 @@ def test_table_gives_the_share_of_the_sections_ceiling() -> None:
         row("dequantisation", "flat", 3_000_000, warm=1.0, cold=2.0),
         row("decode", "mma", 3_000_000, warm=1.0),
         row("host", "call", 0, host=7.0),
+        Row("decode", "4096 x 4096", "a peer", note="not importable: No module named 'peer'"),
     ]
     lines = gpu.table(rows).splitlines()
-    assert len(lines) == 6
-    assert lines[3].split()[-5:] == ["flat", "1.0", "2.0", "3.00", "75%"]
-    assert lines[4].split()[-4:] == ["mma", "1.0", "3.00", "60%"]
-    assert lines[5].split()[-2:] == ["call", "7.0"]
+    assert len(lines) == 7
+    assert lines[3].split()[-6:] == ["flat", "1.0", "0.9-1.1", "2.0", "3.00", "75%"]
+    assert lines[4].split()[-5:] == ["mma", "1.0", "0.9-1.1", "3.00", "60%"]
+    assert lines[5].split()[-3:] == ["call", "7.0", "6.6-7.4"]
+    assert lines[6].endswith("a peer                         not importable: No module named 'peer'")
 
 
 def test_ceilings_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +95,8 @@ def test_a_failed_section_is_reported_and_the_rest_kept(
     assert report["meta"]["commit"] == "abc"
     assert [entry["variant"] for entry in report["rows"]] == ["mma", "copy"]
     assert report["rows"][1]["tb_per_s"] == {"warm": 4.0}
+    spread = {"median": 1.0, "low": 0.9, "q25": 0.95, "q75": 1.05, "high": 1.1, "runs": 1}
+    assert report["rows"][1]["us"] == {"warm": spread}
     assert "out of luck" in capsys.readouterr().err
 
 

@@ -32,4 +32,4 @@ def test_a_benchmark_gets_the_other_arguments(monkeypatch: pytest.MonkeyPatch, n
 
 def test_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tpu"]) == 2
-    assert capsys.readouterr().err == "fp4ops.bench: expected one of cpu, host, gpu, workload, got 'tpu'\n"
+    assert capsys.readouterr().err == "fp4ops.bench: expected one of cpu, host, gpu, plot, workload, got 'tpu'\n"

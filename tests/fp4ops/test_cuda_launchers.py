@@ -21,6 +21,9 @@ H200 = Gpu(232448, {1: 132, 2: 66, 4: 30, 8: 15})
 SMALL = Gpu(101376, {1: 28})
 
 
+MMA_FILES = ("mma_gemv.cu", "mma_stream.cuh", "mma_operands.cuh")
+
+
 def problem_of(M: int, N: int, K: int, block_size: int = 16, sm: int = 90) -> tuple[Problem, Operands]:
     call = random_call(M, N, K, block_size)
     return Problem(M, N, K, block_size, "float16", False, sm, True), Operands(*call)
@@ -36,7 +39,7 @@ def constant(file: str, name: str) -> int:
 
 def by_rows(name: str, rows: int) -> int:
     """A constant of the kernel that depends on ROWS: ``ROWS <= limit ? this : that``."""
-    text = "".join((build.HERE / file).read_text() for file in ("mma_gemv.cu", "mma_operands.cuh"))
+    text = "".join((build.HERE / file).read_text() for file in MMA_FILES)
     found = re.search(rf"constexpr int {name} = ROWS <= (\d+) \? (\d+) : (\d+);", text)
     assert found, f"mma_gemv.cu: no {name}"
     limit, small, large = map(int, found.groups())
@@ -55,6 +58,7 @@ def test_constants_agree_with_the_sources() -> None:
     for rows, variant in mma_gemv.VARIANTS.items():
         constants = tuple(by_rows(name, rows) for name in ("kSpan", "kStages", "kMaxWarps"))
         assert constants == variant
+    assert constant("mma_gemv.cu", "kMaxBatch") == mma_gemv.MAX_BATCH
     assert build.SOURCES["Fp4MmaGemvKernel"].parameters[-1] == mma_gemv.MAX_M
     assert build.SOURCES["Fp4GemvKernel"].parameters[-1] == gemv.MAX_M
 
@@ -106,25 +110,30 @@ def test_mma_gemv_plan(M: int, N: int, windows: int, gpu: Gpu) -> None:
     cut = mma_gemv.plan(M, N, 128 * windows, gpu)
     variant = mma_gemv.VARIANTS[cut.rows]
     tiles, spans = ceildiv(N, mma_gemv.TILE), ceildiv(windows, variant.span)
-    assert M <= cut.rows <= max(1, 8 * (M > 1), 2 * (M - 1))
-    assert cut.blocks % cut.cluster == 0
-    assert 1 <= cut.blocks // cut.cluster <= min(tiles, gpu.clusters[cut.cluster])
+    assert M <= cut.rows <= (16 if windows == 1 and M <= 16 else max(1, 8 * (M > 1), 2 * (M - 1)))
+    assert variant.span <= windows
+    assert 1 <= cut.clusters <= min(tiles, gpu.clusters[cut.cluster])
     assert 1 <= cut.warps <= variant.max_warps
-    assert (cut.cluster - 1) * cut.passes < spans <= cut.cluster * cut.passes * cut.warps
-    assert 1 <= cut.batch <= ceildiv(tiles, cut.blocks // cut.cluster)
-    ring = cut.warps * variant.stages * variant.span * (1024 + 128)
-    slot = mma_gemv.TILE * (4 if cut.rows == 1 else cut.rows)
-    inbox = cut.cluster * ceildiv(cut.batch * mma_gemv.TILE * M, cut.cluster) if cut.cluster > 1 else 0
-    floats = cut.batch * cut.warps * min(cut.passes, 2) * slot + inbox
-    assert ring + 4 * floats <= cut.shared <= gpu.shared_memory
+    slice_ = ceildiv(spans, cut.cluster)
+    assert (cut.passes - 1) * cut.warps < slice_ <= cut.passes * cut.warps
+    assert (cut.cluster - 1) * slice_ < spans  # each block has work
+    assert 1 <= cut.batch <= min(mma_gemv.MAX_BATCH, ceildiv(tiles, cut.clusters))
+    ring = variant.stages * variant.span * 16 * (64 + 8)
+    activations = cut.rows * variant.span * 256
+    slots = cut.batch * mma_gemv.TILE * (4 if cut.rows == 1 else cut.rows) * 4
+    inbox = ceildiv(cut.batch, cut.cluster) * cut.cluster * mma_gemv.TILE * ceildiv(M, 4) * 16 if cut.cluster > 1 else 0
+    own = activations + slots if cut.passes > 1 else max(activations, slots)
+    assert 4 * 8 * cut.batch + inbox + cut.warps * (ring + own) <= cut.shared <= gpu.shared_memory
 
 
 def test_mma_gemv_plan_of_decode_steps() -> None:
-    """One block takes all of K in one pass where its warps can, the tiles of a block are one batch."""
+    """One block takes all of K in one pass where its warps can, the tiles of a block are one batch; a longer K is split
+    between two blocks, on all multiprocessors, and its passes load the schedulers alike.
+    """
     assert mma_gemv.plan(1, 17408, 5120, H200)[1:6] == (1, 132, 20, 1, 9)
     assert mma_gemv.plan(8, 17408, 5120, H200)[1:6] == (1, 132, 20, 1, 9)
-    assert mma_gemv.plan(1, 5120, 17408, H200)[1:6] == (4, 120, 17, 1, 11)
     assert mma_gemv.plan(1, 4096, 4096, H200)[1:6] == (1, 132, 16, 1, 2)
+    assert mma_gemv.plan(8, 5120, 17408, H200)[1:6] == (2, 66, 18, 2, 5)
 
 
 @pytest.mark.parametrize(("R", "C"), [(1, 1), (128, 4), (130, 6), (300, 3), (256, 320)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,23 +22,26 @@ MAX_M = 32
 
 
 class Variant(NamedTuple):
-    """Constants of one value of the template parameter ROWS, as in mma_gemv.cu."""
+    """Constants of one value of the template parameter ROWS, as in the sources."""
 
     span: int
-    """Windows a warp takes at a time."""
+    """Windows a warp takes at a time: a K of fewer needs another variant."""
     stages: int
     """Spans of a warp's ring."""
     max_warps: int
 
 
 VARIANTS = MappingProxyType({1: Variant(2, 2, 20), 8: Variant(2, 2, 20), 16: Variant(1, 3, 20), 32: Variant(1, 3, 16)})
+MAX_BATCH = 16
 CLUSTERS = (1, 2, 4, 8)
-_INBOX_ROUNDING = 4 * CLUSTERS[-1]  # bytes: results are shared out among the blocks of a cluster in whole floats
+_SCHEDULERS = 4  # of a multiprocessor; a warp stays with one of them
 _IDLE_WARPS = 12  # fewer warps than about this do not keep a multiprocessor busy
-_PASS_COST = 20  # spans that the start of a pass is worth
+_PASS_COST = 3  # spans that the start of a pass over a batch is worth
+_CLUSTER_COST = 8  # and what adding up across a cluster is
 _WINDOW_BYTES = TILE * (WINDOW // 2 + WINDOW // 16)
+_BARRIER_BYTES = 4 * 8 * MAX_BATCH
 
-_kernel = Kernel(SOURCES[KERNEL], "PPPPPPiiiii", large_shared=True)
+_kernel = Kernel(SOURCES[KERNEL], "PPPPPPiiiiiiii", large_shared=True)
 
 
 class Gpu(NamedTuple):
@@ -57,45 +60,58 @@ class Plan(NamedTuple):
     """Template parameter ROWS: the largest M."""
     cluster: int
     """Blocks that share tiles and split K."""
-    blocks: int
+    clusters: int
     warps: int
     passes: int
     """Spans a warp takes, one after the other."""
     batch: int
     """Tiles whose sums are kept in shared memory at a time."""
     shared: int
-    """Bytes of them, of the rings, and of the inbox for the sums of other blocks."""
+    """Bytes of them, of barriers, rings and activations, and of the inbox for the sums of other blocks."""
 
 
 def plan(M: int, N: int, K: int, gpu: Gpu) -> Plan:
-    """The cut with the least work on the busiest multiprocessor, in spans."""
-    rows = next(rows for rows in VARIANTS if rows >= M)
-    variant = VARIANTS[rows]
-    spans, tiles = ceildiv(K // WINDOW, variant.span), ceildiv(N, TILE)
-    columns = 4 if rows == 1 else rows
-    best: tuple[int, Plan] | None = None
+    """The cut with the least work on the busiest scheduler, then with the fewest warps."""
+    return min(_cuts(M, N, K, gpu))[-1]
+
+
+def _cuts(M: int, N: int, K: int, gpu: Gpu) -> Iterator[tuple[int, int, Plan]]:
+    """Cost in spans of a multiprocessor, warps, cut."""
+    windows, tiles = K // WINDOW, ceildiv(N, TILE)
+    rows, variant = next((rows, v) for rows, v in VARIANTS.items() if rows >= M and v.span <= windows)
+    spans = ceildiv(windows, variant.span)
     for cluster, at_once in gpu.clusters.items():
-        if cluster > spans:
-            continue
         slice_ = ceildiv(spans, cluster)  # of a block
+        if (cluster - 1) * slice_ >= spans:
+            continue  # a block without work
         clusters = min(tiles, at_once)
         tiles_each = ceildiv(tiles, clusters)
-        batch = 0
-        passes = ceildiv(slice_, variant.max_warps) - 1
-        while batch < 1:  # fewer warps, more passes, until the rings leave room for the sums of a tile
-            passes += 1
-            warps = ceildiv(slice_, passes)
-            tile_bytes = 4 * TILE * (columns * warps * min(passes, 2) + (M if cluster > 1 else 0))
-            fixed_bytes = warps * variant.stages * variant.span * _WINDOW_BYTES + _INBOX_ROUNDING
-            batch = (gpu.shared_memory - fixed_bytes) // tile_bytes
-        batch = ceildiv(tiles_each, ceildiv(tiles_each, batch))  # all about equal
-        starts = passes * ceildiv(tiles_each, batch) if passes > 1 else 1
-        cost = passes * tiles_each * max(warps, _IDLE_WARPS) + _PASS_COST * starts
-        if best is None or cost < best[0]:
-            shared = fixed_bytes + batch * tile_bytes
-            best = cost, Plan(rows, cluster, cluster * clusters, warps, passes, batch, shared)
-    assert best is not None  # a cluster of one block is always there
-    return best[1]
+        for warps in range(1, min(slice_, variant.max_warps) + 1):
+            passes, rest = divmod(slice_, warps)
+            busiest = passes * ceildiv(warps, _SCHEDULERS) + ceildiv(rest, _SCHEDULERS)
+            passes += rest > 0
+            fits = [
+                n for n in range(1, MAX_BATCH + 1) if _shared(rows, M, cluster, warps, passes, n) <= gpu.shared_memory
+            ]
+            if not fits:
+                continue
+            batches = ceildiv(tiles_each, fits[-1])
+            batch = ceildiv(tiles_each, batches)  # all about equal
+            cost = tiles_each * max(_SCHEDULERS * busiest, passes * _IDLE_WARPS) + _PASS_COST * passes * batches
+            shared = _shared(rows, M, cluster, warps, passes, batch)
+            cut = Plan(rows, cluster, clusters, warps, passes, batch, shared)
+            yield cost + _CLUSTER_COST * (cluster > 1), warps, cut
+
+
+def _shared(rows: int, M: int, cluster: int, warps: int, passes: int, batch: int) -> int:
+    """Bytes of shared memory of a block."""
+    variant = VARIANTS[rows]
+    columns = 4 if rows == 1 else rows
+    sent = 4 if rows == 8 and M <= 4 else columns
+    activations, slots = rows * variant.span * WINDOW * 2, batch * TILE * columns * 4
+    of_warp = activations + slots if passes > 1 else max(activations, slots)  # which then share a place
+    inbox = ceildiv(batch, cluster) * cluster * TILE * sent * 4 if cluster > 1 else 0
+    return _BARRIER_BYTES + inbox + warps * (variant.stages * variant.span * _WINDOW_BYTES + of_warp)
 
 
 def launch(problem: Problem, operands: Operands) -> Tensor:
@@ -120,12 +136,14 @@ def launch(problem: Problem, operands: Operands) -> Tensor:
         K // WINDOW,
         cut.passes,
         cut.batch,
+        cut.cluster.bit_length() - 1,
+        *divmod(ceildiv(N, TILE), cut.clusters),
     )
     _kernel.launch(
         out,
         arguments,
         dtype=a.dtype,
-        grid=(cut.blocks, 1),
+        grid=(cut.cluster * cut.clusters, 1),
         block=32 * cut.warps,
         parameter=cut.rows,
         shared=cut.shared,
