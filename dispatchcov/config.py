@@ -167,16 +167,24 @@ def table(spec: str) -> Table:
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(f"expected a table as FILE.toml or MODULE:ATTR, got {spec!r}")
+    value = imported(module_name, attribute, f"table {spec!r}")
+    if not isinstance(value, Table):
+        raise UsageError(f"table {spec!r}: expected a dispatchcov table, got {type(value).__name__}")
+    return value
+
+
+def imported(module: str, attribute: str, where: str) -> Any:
+    """``attribute``, perhaps dotted, of ``module``; raises :class:`UsageError` that names ``where`` if that fails."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a command, unlike python -m, does not look where it was started
     try:
-        value: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module)
         for part in attribute.split("."):
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"table {spec!r}: {error}") from None
-    if not isinstance(value, Table):
-        raise UsageError(f"table {spec!r}: expected a dispatchcov table, got {type(value).__name__}")
+        raise UsageError(f"{where}: {error}") from None
+    except Exception as error:  # whatever the module does when it is imported
+        raise UsageError(f"{where}: importing {module} raised {type(error).__name__}: {error}") from error
     return value
 
 

@@ -22,13 +22,33 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def load_table(path: str | os.PathLike[str]) -> Table:
-    """The table in the TOML file ``path``; raises :class:`TableError` with file and line. Runs no code of the file."""
-    document = Document(read_text(path), os.fspath(path))
+    """The table in the TOML file ``path``; raises :class:`TableError` with file and line. Runs no code of the file.
+
+    A relative ``path`` starts at the working directory: code names a file beside it by
+    ``Path(__file__).with_name("dispatch.toml")``.
+    """
+    try:
+        text = read_text(path)
+    except TableError as error:
+        raise TableError(error.message + _looked_for(os.fspath(path)), file=error.file) from None
+    document = Document(text, os.fspath(path))
     if "extends" in document.root.table("table"):
         extension = read_extension(document)
         parts = _parts(extension.base, extension.requirements)
         return Table(replace(parts, text=extension.text(), folder=_folder(extension.base)))
     return Table(replace(_parts(document), folder=_folder(document)))
+
+
+def _looked_for(path: str) -> str:
+    """Where a file that is not there was looked for, and how code says where it is."""
+    if os.path.isabs(path) or "\0" in path or os.path.lexists(path):
+        return ""
+    folder, name = os.path.split(path)
+    beside = f"parent / {path!r}" if folder else f"with_name({name!r})"
+    return (
+        f": {os.path.abspath(path)}; a relative path starts at the working directory, {os.getcwd()}; in code, write "
+        f"Path(__file__).{beside}"
+    )
 
 
 def _folder(document: Document) -> str:

@@ -49,16 +49,20 @@ def suggest(options: argparse.Namespace) -> int:
     """Write a test module for what is missed."""
     from dispatchcov import suggest as search
     from dispatchcov.results import MEASURES
-    from dispatchcov.suggest_render import render
+    from dispatchcov.suggest_render import called, render
 
+    if options.call and not callable(config.imported(*called(options.call), f"--call {options.call}")):
+        raise UsageError(f"--call {options.call}: expected a function, got what cannot be called")
     _, results = measured(options)
     if not results.decisions and not results.tables:
         raise UsageError("suggest: expected records or a table, got neither; run tests with --dispatch-report first")
     wanted = [part.strip() for part in (options.of or "").split(",") if part.strip()] or MEASURES
+    folder = os.path.dirname(os.path.abspath(options.output)) if options.output else None
     texts = []
     for table in results.tables:
         found = search.suggest(table, results.data, wanted)
-        texts.append(render(table.table, found, options.call) if found else f"# {table.table.op}: nothing is missed\n")
+        nothing = f"# {table.table.op}: nothing is missed\n"
+        texts.append(render(table.table, found, options.call, folder) if found else nothing)
     return write(options.output, "\n\n".join(texts))
 
 

@@ -311,3 +311,21 @@ def test_the_copy_of_the_fp4_table_is_a_table() -> None:
     assert [rule.name for rule in table.rules] == [
         "empty", "zero-k", "decode-mma", "decode-gemv", "native-sm120", "prefill-vec8", "prefill-scalar",
     ]  # fmt: skip
+
+
+def test_a_relative_path_from_another_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, beside in (("small.toml", "with_name('small.toml')"), ("in/small.toml", "parent / 'in/small.toml'")):
+        with pytest.raises(TableError) as error:
+            load_table(path)
+        assert str(error.value) == (
+            f"{path}: expected a readable TOML file: No such file or directory: {tmp_path / path}; a relative path "
+            f"starts at the working directory, {tmp_path}; in code, write Path(__file__).{beside}"
+        )
+    with pytest.raises(TableError) as error:
+        load_table(tmp_path / "small.toml")
+    assert error.value.message == "expected a readable TOML file: No such file or directory"
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(TableError) as error:
+        load_table("folder.toml")
+    assert error.value.message == "expected a readable TOML file: Is a directory"

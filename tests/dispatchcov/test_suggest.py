@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +128,82 @@ def test_what_to_call() -> None:
             render(TABLE, [], wrong)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+CALLED = """
+from pathlib import Path
+import dispatchcov
+TABLE = dispatchcov.load_table(Path(__file__).with_name("small.toml"))
+def f(**facts):
+    TABLE.decide(**facts)
+number = 3
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a table, and records of one decision."""
     monkeypatch.chdir(tmp_path)
-    assert main(["suggest"]) == 1
+    monkeypatch.setattr(sys, "path", [*sys.path])
     Path("small.toml").write_text(SMALL)
+    Path("takes_facts.py").write_text(CALLED)
     store.save(".dispatchcov", data(TABLE, row(TABLE, N=4, aligned=True, dtype="float16")))
+    return tmp_path
+
+
+def test_the_command(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["suggest", "--of", "partitions", "-o", "test_it.py"]) == 0
     assert Path("test_it.py").read_text().count("pytest.param(") == 2
-    assert main(["suggest", "--of", "rules", "--call", "m:f"]) == 0
+    assert main(["suggest", "--of", "rules", "--call", "takes_facts:f"]) == 0
     assert "    f(**facts)\n" in capsys.readouterr().out
+    Path(".dispatchcov").unlink()
+    assert main(["suggest"]) == 1
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    ("no.such:f", "--call no.such:f: No module named 'no'"),
+    ("takes_facts:g", "--call takes_facts:g: module 'takes_facts' has no attribute 'g'"),
+    ("takes_facts:number", "--call takes_facts:number: expected a function, got what cannot be called"),
+    ("broken:f", "--call broken:f: importing broken raised RuntimeError: no device"),
+    ("takes_facts", "--call: expected MODULE:FUNCTION, got 'takes_facts'"),
+])  # fmt: skip
+def test_what_cannot_be_called_is_told_at_once(
+    recorded: Path, capsys: pytest.CaptureFixture[str], call: str, message: str
+) -> None:
+    Path("broken.py").write_text("raise RuntimeError('no device')")
+    assert main(["suggest", "--call", call, "-o", "test_it.py"]) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("test_it.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "loaded"),
+    [
+        ("test_it.py", "TABLE = dispatchcov.load_table(Path(__file__).with_name('small.toml'))"),
+        ("tests/deep/test_it.py", "TABLE = dispatchcov.load_table(Path(__file__).parent / '../../small.toml')"),
+    ],
+)
+def test_the_module_finds_the_table_from_anywhere(recorded: Path, output: str, loaded: str) -> None:
+    (recorded / output).parent.mkdir(parents=True, exist_ok=True)
+    assert main(["suggest", "--of", "partitions", "-o", output]) == 0
+    assert loaded in (recorded / output).read_text().splitlines()
+    elsewhere = recorded / "elsewhere"
+    elsewhere.mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(recorded / output)]
+    done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_printed_module_says_where_it_looks(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["suggest", "--of", "partitions"]) == 0
+    assert (
+        "# From the folder of this file: right for a file in the folder in which suggest ran.\n"
+        "TABLE = dispatchcov.load_table(Path(__file__).with_name('small.toml'))\n"
+    ) in capsys.readouterr().out
+    Path("small.toml").unlink()
+    assert main(["suggest", "--of", "partitions", "-o", "test_it.py"]) == 0
+    assert (
+        "# Recorded as 'small.toml', which was not there when this was written: say where the table is.\n"
+        "TABLE = dispatchcov.load_table('small.toml')\n"
+    ) in Path("test_it.py").read_text()
 
 
 def test_suggestions_run_as_written_on_fp4ops(pytester: pytest.Pytester) -> None:
