@@ -35,7 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--" in arguments:
         cut = arguments.index("--")
         arguments, command = arguments[:cut], arguments[cut + 1 :]
-    options = parser.parse_args(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    if rest:
+        given = " ".join(arguments[arguments.index(rest[0]) :])
+        hint = f"; the command stands after --: dispatchcov run -- {given}" if options.action == "run" else ""
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
     if command and options.action != "run":
         parser.error(f"a command after -- goes with run, not with {options.action}")
     options.command = command
@@ -97,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("-q", "--quiet", action="store_true", help="print only why the gate failed")
     for sub in (run, report):
         sub.add_argument("--format", choices=("text", *WRITTEN), default="text", help="default: text")
+    run.usage = run.format_usage().removeprefix("usage: ").rstrip() + " -- COMMAND ..."
     combine = add("combine", "merge shards and data files into the data file; merging twice changes nothing")
     combine.add_argument("paths", nargs="*", metavar="PATH", help="shards, data files or directories that hold them")
     combine.add_argument("--remove", action="store_true", help="remove the inputs once they are merged")

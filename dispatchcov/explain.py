@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchcov.expr import Compare, Const, Expr, Facts, In, Var, evaluate, to_text
-from dispatchcov.formula import Formula, Leaf, Opposite, Some, leaves
-from dispatchcov.parts import plain, show
+from dispatchcov.formula import Formula, Leaf, Opposite, Some, blame, leaves, read
+from dispatchcov.parts import Rule, plain, show
 
 if TYPE_CHECKING:
     from dispatchcov.table import Table
@@ -26,7 +26,7 @@ def explain(table: Table, given: Mapping[str, object]) -> str:
     lines = [f"{table.op}  {show(facts)}"]
     for rule in table.rules:
         value, last = _settle(rule.guard, outcomes)
-        why = f", {table.predicates[last].text} is {WORDS[outcomes[last]]}" if last >= 0 else ""
+        why = "".join(f", {table.predicates[i].text} is {WORDS[outcomes[i]]}" for i in _settling(rule, outcomes))
         if value is None:
             why = f" decision, {table.predicates[last].text} divides by zero: ZeroDivisionError"
         lines.append(f"  {rule.name}: " + (f"selected, kernel {rule.kernel.name}" if value else f"no{why}"))
@@ -63,6 +63,12 @@ def _settle(formula: Formula, outcomes: Sequence[Outcome]) -> tuple[Outcome, int
         if value is None or value == stop:
             return value, last
     return not stop, last
+
+
+def _settling(rule: Rule, outcomes: Sequence[Outcome]) -> Iterator[int]:
+    """The predicates that are read and make the guard of ``rule`` what it is: both sides of a false ``or``."""
+    vector = sum(1 << index for index, outcome in enumerate(outcomes) if outcome)
+    yield from (index for index in read(rule.guard, vector) if index in blame(rule.guard, vector))
 
 
 def _predicate_lines(

@@ -12,10 +12,12 @@ from dispatchcov import config, store
 from dispatchcov.errors import UsageError
 from dispatchcov.report.json import mutant as mutant_entry
 from dispatchcov.report.text import totals_text
-from dispatchcov.results import Results, TableResults
+from dispatchcov.results import Item, Results, TableResults
 from dispatchcov.stale import brought_in
 from dispatchcov.table import show
 from dispatchcov.table_commands import BELOW, ERROR, FINE, write
+
+GRADES = ("noticed", "survived", "unknown", "elsewhere", "equivalent")
 
 
 def mutate(options: argparse.Namespace) -> int:
@@ -32,10 +34,19 @@ def mutate(options: argparse.Namespace) -> int:
     return BELOW if below else FINE
 
 
+def _grade(item: Item) -> str:
+    """The one of :data:`GRADES` that a mutant adds to: a caught one is noticed, and ``elsewhere`` lacks hardware."""
+    if item.state == "elsewhere":
+        return item.state
+    return "noticed" if item.grade == "caught" else item.grade
+
+
 def _survivors(results: TableResults) -> Iterator[str]:
-    grades = Counter(item.grade for item in results.mutants)
+    grades = Counter(map(_grade, results.mutants))
+    parts = [f"{grade} {grades[grade]}" for grade in GRADES if grades[grade]]
+    caught = sum(item.grade == "caught" for item in results.mutants)
     yield f"{results.table.op}: mutants noticed {totals_text(results.totals['mutants'])}"
-    yield "  " + ", ".join(f"{grade} {grades[grade]}" for grade in sorted(grades))
+    yield f"  of {len(results.mutants)}: {', '.join(parts)}; caught by a test that asserts {caught}"
     for item in results.mutants:
         if item.grade in ("survived", "unknown"):
             word = item.grade if item.state in ("missed", "not-run") else f"{item.grade}, {item.state}"

@@ -25,6 +25,7 @@ _SHARD = re.compile(r"\.[^.]+\.\d+\.[0-9a-f]{12}\.jsonl")
 _OURS = re.compile(rf"({_SHARD.pattern}({'|'.join(map(re.escape, COMPANIONS))})?|\.[0-9a-f]{{12}}\.tmp)")
 
 Path = str | os.PathLike[str]
+MAKES_DATA = "`pytest --dispatch-report` and `dispatchcov run -- COMMAND` make some"
 
 
 def shards_beside(data_file: Path) -> list[str]:
@@ -43,7 +44,8 @@ def load(data_file: Path, *, shards: bool = True) -> Data:
         there = [read(path)] if os.path.lexists(path) else []
         data = merge(*there, *read_shards(beside))
     if not there and not data.shards:
-        raise DataError(f"{path}: no data: expected a data file{' or shards beside it' if shards else ''}, got neither")
+        wanted = "a data file or shards beside it, got neither" if shards else "a data file, got none"
+        raise DataError(f"{path}: no data: expected {wanted}; {MAKES_DATA}")
     return data
 
 
@@ -74,7 +76,8 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
         shards = dict(zip(single, read_shards(single, refuse=named), strict=True))
         data = merge(*there, *merged.values(), *shards.values())
         if not there and not data.shards:
-            raise DataError(f"{path}: no data: expected a data file, shards beside it or paths with some, got none")
+            wanted = "a data file, shards beside it or paths with some, got none"
+            raise DataError(f"{path}: no data: expected {wanted}; {MAKES_DATA}")
         save(path, data)
         if remove:
             _remove(merged)
@@ -130,7 +133,7 @@ def _inputs(path: str) -> list[str]:
         raise DataError(f"{path}: expected a directory that can be read: {reason(error)}") from None
     found = [name for name in names if re.search(f"{_SHARD.pattern}$", name) or is_data_file(name)]
     if not found:
-        raise DataError(f"{path}: no data: expected shards or data files in the directory, got none")
+        raise DataError(f"{path}: no data: expected shards or data files in the directory, got none; {MAKES_DATA}")
     return found
 
 

@@ -188,6 +188,31 @@ def test_help_and_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert stop.value.code == 1
 
 
+def test_a_command_without_dashes_is_told_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "--append", "python", "-m", "pytest", "-q", "x.py"])
+    assert stop.value.code == 1
+    said = capsys.readouterr().err
+    assert "; the command stands after --: dispatchcov run -- python -m pytest -q x.py\n" in said
+    with pytest.raises(SystemExit):
+        main(["report", "x.py"])
+    assert capsys.readouterr().err.endswith("dispatchcov: unrecognized arguments: x.py\n")
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    usage, _, _ = capsys.readouterr().out.partition("\n\n")
+    assert usage.startswith("usage: dispatchcov run [-h] [--append]")
+    assert usage.endswith(" -- COMMAND ...")
+
+
+def test_no_data_says_what_makes_some(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    for arguments in (["report"], ["mutate"], ["suggest"], ["json"], ["combine"], ["combine", "empty"]):
+        assert main(arguments) == 1
+        said = capsys.readouterr().err
+        assert "no data: expected" in said
+        assert said.endswith("; `pytest --dispatch-report` and `dispatchcov run -- COMMAND` make some\n")
+
+
 def test_an_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     run(4, 3)
     assert main(["report", "-o", "no/such/file"]) == 1

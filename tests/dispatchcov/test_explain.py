@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from dispatchcov.decide import explain, select
 from dispatchcov.errors import FactsError
 from dispatchcov.expr import Expr, Facts, Value
-from dispatchcov.formula import settle
+from dispatchcov.formula import holds, leaves, settle
 from dispatchcov.load import load_table, parse_table
-from dispatchcov.table import Table
+from dispatchcov.table import Rule, Table
 from tests.dispatchcov.expressions import FACTS, tables
 from tests.dispatchcov.small_table import changed
 from tests.dispatchcov.test_generate import interpreted
@@ -24,7 +24,7 @@ def test_a_decision_of_the_fp4_table() -> None:
         text
         == """\
 fp4ops::matmul_nvfp4  M=16 N=64 K=4080 block_size=6 dtype=float16 bias=true sm=120 native=true
-  empty: no, N == 0 is false
+  empty: no, M == 0 is false, N == 0 is false
     false  M == 0  M=16
     false  N == 0  N=64
   zero-k: no, K == 0 is false
@@ -84,6 +84,18 @@ def test_no_rule() -> None:
     )
 
 
+@pytest.mark.parametrize(("guard", "why"), [
+    ("N > 3 and bias", "N > 3 is false"),
+    ("not (N == 2 and not bias)", "N == 2 is true, bias is false"),
+    ("(N > 3 or bias) and sm == 90", "N > 3 is false, bias is false"),
+    ("(N < 3 or bias) and sm == 90", "sm == 90 is false"),
+    ("N > 9 and sm % (N - 2) == 0 or bias", "N > 9 is false, bias is false"),
+])  # fmt: skip
+def test_all_that_was_read_and_made_the_guard_false_is_named(guard: str, why: str) -> None:
+    text = guarded(guard).explain(N=2, sm=80, dtype="float16", bias=False)
+    assert text.splitlines()[1] == f"  vec4: no, {why}"
+
+
 def test_negations_derived_values_and_both_sides() -> None:
     text = guarded("not (rows * 2 <= 2 * sm) and N % 3 in [1, 2] and bias").explain(
         N=100, sm=80, dtype="float16", bias=False
@@ -128,6 +140,14 @@ def test_strings_in_quotes_where_needed() -> None:
     )
 
 
+def named(table: Table, rule: Rule, vector: int, why: str) -> list[int]:
+    """The predicates that ``why`` names, in guard order, each with the outcome that it has in ``vector``."""
+    words = {i: f"{table.predicates[i].text} is {'true' if vector >> i & 1 else 'false'}" for i in leaves(rule.guard)}
+    chosen = [i for i in words if f", {words[i]}," in f", {why},"]
+    assert ", ".join(words[i] for i in chosen) == why
+    return chosen
+
+
 @settings(max_examples=80, deadline=None)
 @given(tables(), FACTS)
 def test_explain_says_what_decide_does(made: tuple[Table, list[Expr]], facts: Facts) -> None:
@@ -146,7 +166,9 @@ def test_explain_says_what_decide_does(made: tuple[Table, list[Expr]], facts: Fa
         vector = table.on("cpu").vector(tuple(facts[name] for name in table.names))
         index = select(table, vector)
         for rule, line in zip(table.rules[:index], verdicts, strict=False):
-            _, last = settle(rule.guard, vector)
-            outcome = "true" if vector >> last & 1 else "false"
-            assert line == f"  {rule.name}: no, {table.predicates[last].text} is {outcome}"
+            said = named(table, rule, vector, line.removeprefix(f"  {rule.name}: no, "))
+            assert said[-1] == settle(rule.guard, vector)[1]
+            others = sum(1 << i for i in leaves(rule.guard) if i not in said)
+            for free in (0, others, ~vector & others):  # what is named settles it, whatever the others are
+                assert not holds(rule.guard, vector & ~others | free)
     assert (wanted in {f"r{i}" for i in range(len(guards))} | {"rest"}) == bool(selected)

@@ -140,7 +140,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     store.save(tmp_path / ".dispatchcov", data(of, row(of, M=0), row(of, M=20)))
     assert main(["mutate"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "x::y: mutants noticed 4/6 (66.67 %)", "  noticed 4, survived 2",
+        "x::y: mutants noticed 4/6 (66.67 %)", "  of 6: noticed 4, survived 2; caught by a test that asserts 0",
         "survived: r0: M <= 8 -> M <= 7", "    add  M=8", "         r0 -> k0",
         "survived: r0: M <= 8 -> M <= 9", "    add  M=9", "         r1 -> k1 (not r0: M <= 8 is false)",
     ]  # fmt: skip

@@ -408,7 +408,7 @@ def test_load_merges_the_data_file_and_the_shards_beside_it(path: str) -> None:
 def test_without_data_load_and_combine_say_so(path: str) -> None:
     with pytest.raises(DataError, match=r"cov: no data: expected a data file or shards beside it, got neither"):
         load(path)
-    with pytest.raises(DataError, match="no data: expected a data file, got neither"):
+    with pytest.raises(DataError, match="no data: expected a data file, got none; `pytest --disp"):
         load(path, shards=False)
     with pytest.raises(DataError, match="no data: expected a data file, shards beside it or paths with some, got none"):
         combine(path)
