@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dispatchcov.check_ask import Inquiry
 from dispatchcov.check_dead import dead_rules
 from dispatchcov.check_divide import Divisions, undefined
-from dispatchcov.check_guards import narrow, redundant
+from dispatchcov.check_guards import narrow, redundant, undivided
 from dispatchcov.check_partitions import dead_partitions, duplicates
 from dispatchcov.findings import KINDS, Finding
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, blame, holds
@@ -36,6 +36,7 @@ def _all(ask: Inquiry) -> Iterator[Finding]:
     for rule in rules:
         if rule.index not in ask.dead:
             yield from redundant(ask, divisions, rule)
+            yield from undivided(ask, rule)
             yield from narrow(ask, rule)
     # A table without partitions has one of each rule, which says nothing of its own.
     of_rules = {(rule.name, rule.line) for rule in rules}

@@ -30,6 +30,21 @@ def redundant(ask: Inquiry, divisions: Divisions, rule: Rule) -> Iterator[Findin
         yield ask.finding("redundant", message, rule=rule, predicate=ask.text(index))
 
 
+def undivided(ask: Inquiry, rule: Rule) -> Iterator[Finding]:
+    """Splits of which one side cannot happen inside their rule, so that nothing is to be covered there.
+
+    As of guards, one that is the same for all listed values is meant.
+    """
+    for split in rule.splits:
+        if _meant(ask, split.index):
+            continue
+        for literal, word in ((Leaf(split.index), "false"), (Opposite(Leaf(split.index)), "true")):
+            if ask.space.answer([rule.index], literal).state == "unreachable":
+                message = f"split {split.text} divides nothing: it is always {word} inside rule {rule.name}"
+                yield ask.finding("redundant", message, rule=rule, predicate=split.text)
+                break
+
+
 def _equal(ask: Inquiry, a: Formula, b: Formula) -> bool:
     """Do ``a`` and ``b`` hold for the same inputs, whatever rules say of them?"""
     return ask.never(a, Opposite(b)) and ask.never(b, Opposite(a))

@@ -23,7 +23,8 @@ class Finding:
 
     ``kind``: ``contract`` (an input reaches a kernel whose ``requires`` it violates), ``dead`` (no input reaches the
     rule or partition), ``untotal`` (no rule takes the input), ``narrow`` (the input fits the contract of an earlier
-    kernel, whose guard sends it on), ``redundant`` (the predicate never decides its guard), ``duplicate`` (two
+    kernel, whose guard sends it on), ``redundant`` (the predicate never decides its guard, or the
+    split never divides its rule), ``duplicate`` (two
     partitions ask for the same inputs), ``unknown`` (not proved either way: never to be read as fine).
     """
 

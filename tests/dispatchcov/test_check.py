@@ -138,6 +138,20 @@ def test_a_guard_that_divides_by_zero_takes_no_input() -> None:
     assert faults("M > 0 and K % M == 0", "") == []
 
 
+@pytest.mark.parametrize(("split", "always"), [
+    ("M >= 0", "true"), ("M > 8", "false"), ("M // 9 == 0", "true"),
+    ("K % M == 0", ""), ("M > 4", ""), ("flag", ""), ("sm >= 80", ""),
+])  # fmt: skip
+def test_a_split_of_which_one_side_cannot_happen(split: str, always: str) -> None:
+    more = f"[[rule]]\nname = 's'\nkernel = 'k8'\nwhen = 'M <= 8'\nsplits = ['{split}']\n"
+    more += "[[rule]]\nname = 't'\nkernel = 'k7'"
+    found = faults("M == 3 and flag", more=more)
+    assert brief(found) == ([("redundant", "s", split)] if always else [])
+    if always:
+        assert found[0].message == f"split {split} divides nothing: it is always {always} inside rule s"
+        assert found[0].severity == "note"
+
+
 def test_narrow_only_where_the_contract_speaks_of_the_same_variables() -> None:
     (found,) = faults("M <= 8 and flag and K % 4 == 0", "", kernel="M <= 16 and K % 4 == 0")
     assert (found.kind, found.predicate, found.severity) == ("narrow", "M <= 8", "note")
