@@ -17,7 +17,7 @@ from dispatchcov.config import Settings
 from dispatchcov.errors import FactsError, UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.gate import Limits, judge
-from dispatchcov.report import FORMATS, REPORTS, render
+from dispatchcov.report import FORMATS, REPORTS, ready, render
 from dispatchcov.report import text as text_report
 from dispatchcov.report import write as write_report
 from dispatchcov.results import Results
@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Run a command with recording on in it and in all that it starts, then report."""
     if not options.command:
         raise UsageError("run: expected a command after --, as in: dispatchcov run -- python train.py")
+    ready(FORMATS[options.format])
     settings = _settings(options)
     data = os.path.abspath(settings.data)
     if not options.append and not settings.append:

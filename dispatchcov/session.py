@@ -23,7 +23,7 @@ from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import UNENDED
-from dispatchcov.report import REPORTS, render, write
+from dispatchcov.report import REPORTS, ready, render, write
 from dispatchcov.report import text as text_report
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
@@ -119,6 +119,7 @@ class Session:
         """Check the settings, clear the records of earlier runs, and record from now on."""
         self.reports = [report_type(value) for value in self.settings.report]
         for kind, destination in self.reports:
+            ready(kind)
             _writable(destination, "--dispatch-report", folder=bool(REPORTS[kind].file))
         _writable(self.settings.trace, "--dispatch-trace")
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")

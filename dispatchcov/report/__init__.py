@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,20 +27,21 @@ class Kind:
     """A type of report: ``function`` of ``module`` renders it.
 
     ``destination`` is where pytest writes it if nobody says ("": it is printed, and nowhere else), ``file`` its name
-    inside the destination where that is a folder.
+    inside the destination where that is a folder, ``needs`` the package that it imports, with how people write it.
     """
 
     module: str
     destination: str = ""
     file: str = ""
     function: str = "render"
+    needs: tuple[str, str] | None = None
 
 
 REPORTS = {
     "term": Kind("text", function="render_short"),
     "term-missing": Kind("text"),
     "json": Kind("json", "dispatchcov.json"),
-    "html": Kind("html", "dispatchcov-html", "index.html"),
+    "html": Kind("html", "dispatchcov-html", "index.html", needs=("jinja2", "Jinja2")),
     "lcov": Kind("lcov", "dispatchcov.lcov"),
     "xml": Kind("cobertura", "dispatchcov.xml"),
     "markdown": Kind("markdown", "dispatchcov.md"),
@@ -57,6 +59,13 @@ def render(kind: str, results: Results, verdict: Verdict) -> str:
         importlib.import_module(f"dispatchcov.report.{REPORTS[kind].module}"), REPORTS[kind].function
     )
     return reporter(results, verdict)
+
+
+def ready(kind: str) -> None:
+    """Raises :class:`UsageError` if a report of type ``kind`` needs a package that is not installed."""
+    needed = REPORTS[kind].needs
+    if needed and importlib.util.find_spec(needed[0]) is None:
+        raise UsageError(f"{kind} report: expected {needed[1]} to be installed: pip install dispatchcov[{kind}]")
 
 
 def write(kind: str, destination: str, text: str) -> str:

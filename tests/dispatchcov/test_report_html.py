@@ -9,6 +9,7 @@ import html
 import json
 import random
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,20 @@ def test_without_jinja2_an_error_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match=re.escape("pip install dispatchcov[html]")):
         page(data(TABLE, HALF))
+
+
+def test_without_jinja2_no_test_and_no_command_runs(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    pytester.makepyfile("from pathlib import Path\ndef test_one():\n    Path('ran').touch()\n")
+    done = pytester.runpytest_inprocess("-p", "no:hypothesispytest", "--dispatch-report=html:out")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*html report: expected Jinja2 to be installed: pip install dispatchcov[[]html]*"])
+    command = ["run", "--format=html", "--", sys.executable, "-c", "open('ran', 'w')"]
+    assert cli.main(command) == 1
+    assert "expected Jinja2 to be installed" in capsys.readouterr().err
+    assert not (pytester.path / "ran").exists()
 
 
 def test_option_and_command_write_the_same_page(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
