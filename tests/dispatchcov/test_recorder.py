@@ -696,18 +696,23 @@ for number in range(int(sys.argv[2])):
     pid = os.fork()
     if pid == 0:
         child(path, progress)
-    time.sleep(random.uniform(0, 0.06))
+    # A kill at any time of a fast machine, or soon after some tests, however slow the machine is.
+    goal = random.choice((0, 0, 1, 2, 5, 9))
+    deadline = time.monotonic() + 60
+    while struct.unpack("q", progress[:8])[0] < goal and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    time.sleep(random.uniform(0, 0.005 if goal else 0.05))
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    report.append((path, *struct.unpack("3q", progress[:24])))
+    report.append((path, goal, *struct.unpack("3q", progress[:24])))
 print(json.dumps(report))
 """
 
 
 def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> None:
     report = json.loads(run_script(KILL_AT_RANDOM, tmp_path, 200))
-    finished_tests = 0
-    for path, tests, done, started in report:
+    for path, goal, tests, done, started in report:
+        assert tests >= goal
         if not any(os.path.getsize(shard) for shard in store.shards_beside(path)):
             assert tests == done == 0
             continue
@@ -720,8 +725,6 @@ def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> Non
         assert all(row.finished for row in data.rows if row.test in sizes)
         left = counted.get(f"t{tests}", 0)
         assert done <= left <= max(started, 300 if not done and not started else 0)
-        finished_tests += tests
-    assert finished_tests > 400
 
 
 def at_each_line(action: Callable[[], object], visit: Callable[[], None]) -> None:
