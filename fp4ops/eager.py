@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 try:
-    from torch._C import _get_tracing_state, _len_torch_dispatch_stack, _len_torch_function_stack
+    from torch._C import (
+        _get_tracing_state,
+        _is_any_autocast_enabled,
+        _len_torch_dispatch_stack,
+        _len_torch_function_stack,
+    )
     from torch._C._autograd import _profiler_enabled
     from torch._C._functorch import peek_interpreter_stack
 except ImportError:  # torch's own names, which a release may change: then every call goes through the dispatcher
@@ -30,6 +35,7 @@ def plain(a: Tensor, weight: Tensor, weight_scale: Tensor, weight_scale_2: Tenso
         or peek_interpreter_stack() is not None  # vmap, grad
         or _get_tracing_state() is not None  # torch.jit.trace
         or _profiler_enabled()  # it names the operator
+        or _is_any_autocast_enabled()  # it casts
         or type(a) not in _TYPES
         or type(weight) not in _TYPES
         or type(weight_scale) not in _TYPES

@@ -23,6 +23,8 @@ _RAW = {"weight": torch.uint8, "weight_scale": torch.uint8, "weight_scale_2": to
 class Fp4Linear(nn.Module):
     """``y = x @ W.T + bias`` with ``W`` in NVFP4; ``x`` and ``y`` are float16 or bfloat16, of the dtype of ``bias``.
 
+    Under ``torch.autocast`` ``x`` and ``bias`` are cast to its dtype, so that ``x`` may be float32.
+
     The names of its tensors are those of ModelOpt checkpoints: buffers ``weight`` uint8 ``[N, K / 2]``,
     ``weight_scale`` float8_e4m3fn ``[N, ceil(K / block_size)]``, ``weight_scale_2`` float32 and, where a checkpoint has
     it, ``input_scale`` float32 (kept and saved, not used: the native kernel scales activations by their own largest
@@ -159,7 +161,8 @@ def convert(
     """Replace every ``nn.Linear`` below ``module`` by a quantised :class:`Fp4Linear`, in place.
 
     Subclasses of ``nn.Linear`` stay: other modules reach into their weights. A layer used at several places stays
-    shared.
+    shared. Other parameters keep their dtype: a model in float32 must be cast as well, ``model.to(torch.bfloat16)``, or
+    run under ``torch.autocast``, since its activations are float32 else, which a converted layer refuses.
 
     :param skip: names to leave alone, as in ``named_modules()``; ``*`` and ``?`` match any characters: ``"*.gate"``.
     :param block_size: elements of a weight row that share one scale.
@@ -173,8 +176,8 @@ def convert(
     skip = [skip] if isinstance(skip, str) else list(skip)
     for pattern in skip:
         if not any(fnmatchcase(name, pattern) for name, _ in linears):
-            known = ", ".join(name for name, _ in linears) or "none"
-            raise ValueError(f"skip: {pattern!r} matches no linear layer; known: {known}")
+            known = f"names of linear layers: {', '.join(repr(name) for name, _ in linears)}"
+            raise ValueError(f"skip: {pattern!r} matches no linear layer; {known if linears else 'there is none'}")
     made: dict[nn.Linear, Fp4Linear] = {}
     chosen = [(name, linear) for name, linear in linears if not any(fnmatchcase(name, p) for p in skip)]
     for name, linear in chosen:

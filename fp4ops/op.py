@@ -6,6 +6,7 @@ made, and recorded, for each execution.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -39,7 +40,8 @@ def matmul_nvfp4(
     """``a @ W.T + bias`` with an NVFP4 weight ``W``; products are summed in float32 and rounded once.
 
     Which kernel runs is the decision of ``dispatch.toml``. Every operand may be a view: one that is not contiguous or
-    not 16-byte aligned is copied first. ``a`` and ``bias`` get gradients; the quantised weight cannot.
+    not 16-byte aligned is copied first. ``a`` and ``bias`` get gradients; the quantised weight cannot. Under
+    ``torch.autocast`` both are cast to its dtype first, as those of a linear layer are (float64 is not).
 
     :param a: ``[..., K]`` float16 or bfloat16; leading dimensions are flattened into M.
     :param weight: uint8 ``[N, K / 2]``, low nibble the even element.
@@ -88,6 +90,30 @@ def _run(
     return result if a.dim() == 2 else result.view(*a.shape[:-1], problem.N)
 
 
+def _autocast(
+    device: str,
+    a: Tensor,
+    weight: Tensor,
+    weight_scale: Tensor,
+    weight_scale_2: Tensor,
+    bias: Tensor | None = None,
+    *,
+    block_size: int = 16,
+) -> Tensor:
+    """The operator with ``a`` and ``bias`` in the dtype of autocast on ``device``; the weight stays as it is."""
+    dtype = torch.get_autocast_dtype(device)
+    a, bias = _cast(a, device, dtype), bias if bias is None else _cast(bias, device, dtype)
+    with torch.autocast(device, enabled=False):
+        result: Tensor = OP(a, weight, weight_scale, weight_scale_2, bias, block_size=block_size)
+    return result
+
+
+def _cast(tensor: Tensor, device: str, dtype: torch.dtype) -> Tensor:
+    """What autocast casts: floating tensors of its device, but for float64."""
+    fits = tensor.is_floating_point() and tensor.dtype is not torch.float64 and tensor.device.type == device
+    return tensor.to(dtype) if fits else tensor
+
+
 def _fake(
     a: Tensor,
     weight: Tensor,
@@ -125,12 +151,15 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, None, 
 
 
 def _matmul(grad: Tensor, weight: Tensor) -> Tensor:
-    if grad.device.type == "cpu":  # a GPU accumulates in float32 by itself
-        return (grad.float() @ weight.float()).to(grad.dtype)
-    return grad @ weight
+    with torch.autocast(grad.device.type, enabled=False):
+        if grad.device.type == "cpu":  # a GPU accumulates in float32 by itself
+            return (grad.float() @ weight.float()).to(grad.dtype)
+        return grad @ weight
 
 
 LIBRARY.impl("matmul_nvfp4", _run, "CPU")  # type: ignore[no-untyped-call]
 LIBRARY.impl("matmul_nvfp4", _run, "CUDA")  # type: ignore[no-untyped-call]
+LIBRARY.impl("matmul_nvfp4", functools.partial(_autocast, "cpu"), "AutocastCPU")  # type: ignore[no-untyped-call]
+LIBRARY.impl("matmul_nvfp4", functools.partial(_autocast, "cuda"), "AutocastCUDA")  # type: ignore[no-untyped-call]
 torch.library.register_fake("fp4ops::matmul_nvfp4", _fake, lib=LIBRARY)
 torch.library.register_autograd("fp4ops::matmul_nvfp4", _backward, setup_context=_save, lib=LIBRARY)

@@ -18,6 +18,10 @@ from fp4ops.format import check_block_size
 ALIGNMENT = 16
 """Bytes that every operand's address is a multiple of: kernels load and store 16-byte vectors."""
 
+_WIDE = {
+    torch.float32: "; cast it, or the whole model with model.to(torch.bfloat16), or run it under torch.autocast",
+    torch.float64: "; cast it, or the whole model with model.to(torch.bfloat16)",
+}
 DTYPE_NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -109,7 +113,7 @@ def check(
     """Shape of ``a``, N and K of a ``matmul_nvfp4`` call; TypeError for a wrong dtype, ValueError for all else."""
     N, K = check_weight(weight, weight_scale, weight_scale_2, block_size)
     if a.dtype not in DTYPE_NAMES:
-        raise TypeError(f"a: expected dtype float16 or bfloat16, got {_name(a.dtype)}")
+        raise TypeError(f"a: expected dtype float16 or bfloat16, got {_name(a.dtype)}{_WIDE.get(a.dtype, '')}")
     shape = a.shape
     if not shape:
         raise ValueError("a: expected shape [..., K], got a 0-dim tensor")

@@ -102,6 +102,14 @@ def test_a_profiler_sees_the_operator() -> None:
     assert "fp4ops::matmul_nvfp4" in [event.name for event in profiler.events()]
 
 
+def test_autocast_goes_through_the_dispatcher(through: list[str]) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        matmul_nvfp4(*CALL)
+    assert through == ["through"] * 2  # once more below autocast, with what it cast
+    matmul_nvfp4(*CALL)
+    assert through == ["through"] * 2
+
+
 def test_fake_tensors_compute_nothing() -> None:
     with FakeTensorMode() as mode:
         fake = Call(*(None if part is None else mode.from_tensor(part) for part in CALL))  # type: ignore[arg-type]

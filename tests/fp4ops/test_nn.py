@@ -198,9 +198,25 @@ def test_a_nested_name_is_skipped_by_its_full_name() -> None:
 
 def test_a_skip_that_matches_nothing_is_an_error_and_changes_nothing() -> None:
     model = Block()
-    with pytest.raises(ValueError, match="skip: 'gat' matches no linear layer; known: up, down, again, gate"):
+    with pytest.raises(ValueError, match="skip: 'gat' matches no linear layer; names of linear layers: 'up', '"):
         convert(model, skip=["gat"])
     assert type(model.up) is nn.Linear
+    with pytest.raises(ValueError, match=r"skip: 'head' matches no linear layer; names of linear layers: '0', '2'$"):
+        convert(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), skip="head")
+    with pytest.raises(ValueError, match=r"skip: 'head' matches no linear layer; there is none$"):
+        convert(nn.Sequential(nn.ReLU()), skip="head")
+
+
+def test_a_converted_model_in_float32_says_what_to_do_and_does_it() -> None:
+    model = convert(nn.Sequential(nn.Linear(32, 8), nn.LayerNorm(8), nn.Linear(8, 4)))
+    x = torch.randn(3, 32)
+    with pytest.raises(
+        TypeError, match=r"got float32; cast it, or the whole model with model.to\(torch.bfloat16\), or "
+    ):
+        model(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(x).dtype == torch.bfloat16
+    assert model.to(torch.bfloat16)(x.to(torch.bfloat16)).dtype == torch.bfloat16
 
 
 def test_a_layer_that_cannot_be_converted_is_named_and_nothing_is_changed() -> None:

@@ -302,6 +302,67 @@ def test_the_default_compiler_runs_it_too(dispatch_trace: DispatchTrace) -> None
     torch.compiler.reset()
 
 
+# --- autocast
+
+
+@pytest.mark.parametrize("around", HALVES)
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+@pytest.mark.parametrize("call", [matmul_nvfp4, OP], ids=["function", "operator"])
+def test_autocast_casts_activations_and_bias_as_those_of_a_linear_layer(
+    call: Callable[..., Tensor], dtype: torch.dtype, around: torch.dtype
+) -> None:
+    a, weight, bias = torch.randn(3, 64).to(dtype), random_weight(5, 64), torch.randn(5)
+    with torch.autocast("cpu", dtype=around):
+        result = call(a, *weight, bias)
+        assert result.dtype == torch.nn.functional.linear(a, torch.randn(5, 64), bias).dtype == around
+    assert torch.equal(result, matmul_nvfp4(a.to(around), *weight, bias.to(around)))
+
+
+def test_autocast_leaves_float64_and_what_is_switched_off_alone(dispatch_trace: DispatchTrace) -> None:
+    call = random_call(3, 5, 64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.raises(TypeError, match="expected dtype float16 or bfloat16, got float64"):
+            matmul_nvfp4(call.a.double(), *call[1:])
+        with torch.autocast("cpu", enabled=False):
+            assert matmul_nvfp4(*call).dtype == torch.float16
+    assert [decision.facts and decision.facts["dtype"] for decision in dispatch_trace.decisions] == ["float16"]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["around", "inside"])
+def test_autocast_of_what_is_compiled(
+    compiled: Callable[..., Any], dispatch_trace: DispatchTrace, inside: bool
+) -> None:
+    layer = Fp4Linear.from_quantized(random_weight(5, 64), torch.zeros(5).bfloat16())
+    x = torch.randn(3, 64)
+
+    def cast(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.float16):
+            return torch.relu(layer(x))
+
+    if inside:
+        result = compiled(cast)(x)
+    else:
+        with torch.autocast("cpu", dtype=torch.float16):
+            result = compiled(lambda x: torch.relu(layer(x)))(x)
+    assert len(dispatch_trace.decisions) == 1
+    assert torch.equal(result, cast(x))
+
+
+def test_the_gradient_through_autocast_has_the_dtype_of_its_tensor() -> None:
+    weight = random_weight(5, 64)
+    a, bias = torch.randn(3, 64).requires_grad_(), torch.randn(5).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.autograd.backward(matmul_nvfp4(a, *weight, bias).float().sum())
+    cast = a.detach().bfloat16().requires_grad_()
+    torch.autograd.backward(matmul_nvfp4(cast, *weight).float().sum())
+    assert a.grad is not None
+    assert bias.grad is not None
+    assert cast.grad is not None
+    assert (a.grad.dtype, bias.grad.dtype) == (torch.float32, torch.float32)
+    assert torch.equal(a.grad, cast.grad.float())
+    assert torch.equal(bias.grad, torch.full((5,), 3.0))
+
+
 # --- gradients
 
 

@@ -42,7 +42,11 @@ def test_k_zero_flattens_too() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], type[Exception], str]] = [
-    ("a float32", {"a": torch.zeros(4, 64)}, TypeError, "a: expected dtype float16 or bfloat16, got float32"),
+    ("a float32", {"a": torch.zeros(4, 64)}, TypeError, "a: expected dtype float16 or bfloat16, got float32; "
+     r"cast it, or the whole model with model.to\(torch.bfloat16\), or run it under torch.autocast"),
+    ("a float64", {"a": torch.zeros(4, 64).double()}, TypeError, "a: expected dtype float16 or bfloat16, got float64; "
+     r"cast it, or the whole model with model.to\(torch.bfloat16\)$"),
+    ("a int64", {"a": torch.zeros(4, 64).long()}, TypeError, "a: expected dtype float16 or bfloat16, got int64$"),
     ("a rank", {"a": torch.zeros((), dtype=torch.half)}, ValueError,
      r"a: expected shape \[..., K\], got a 0-dim tensor"),
     ("K", {"a": torch.zeros(4, 62).half()}, ValueError,

@@ -42,6 +42,24 @@ def test_operator(kernel: str) -> None:
     reference(call, kernel, block_size).check(result)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_autocast(kernel: str, dtype: torch.dtype) -> None:
+    call, block_size = call_of(kernel)
+    gpu = on_gpu(call)
+    assert gpu.bias is not None
+    wide = gpu._replace(a=gpu.a.float(), bias=gpu.bias.float())
+    with torch.autocast("cuda", dtype=dtype):
+        results = [
+            function(*wide, block_size=block_size)
+            for function in (fp4ops.matmul_nvfp4, torch.ops.fp4ops.matmul_nvfp4.default)
+        ]
+    for result in results:
+        assert result.dtype == dtype
+        half = call._replace(a=call.a.to(dtype), bias=None if call.bias is None else call.bias.to(dtype))
+        reference(half, kernel, block_size).check(result)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_current_stream(kernel: str) -> None:
     """The activations arrive late, on a side stream: a launch on any other stream would read zeros."""
