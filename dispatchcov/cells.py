@@ -29,11 +29,10 @@ class Counting(Protocol):
     """What a decision needs of the recorder that counts it."""
 
     observer: Observer | None
+    flight: Flight | None
 
     @property
     def counts(self) -> Any: ...
-    @property
-    def flight(self) -> Flight | None: ...
     def attest(self, decision: RecordedDecision, evidence: int) -> None: ...
 
 
@@ -96,9 +95,10 @@ class Cell:
 class RecordedDecision(Decision):
     """A decision with its facts, vector and fallback reasons."""
 
-    __slots__ = ("cell", "flown")
+    __slots__ = ("cell", "flight", "number")
     cell: Cell
-    flown: tuple[Flight, int] | None
+    flight: Flight | None
+    number: int
 
     def __init__(self, cell: Cell, values: tuple[Value, ...]) -> None:
         self.cell = cell
@@ -118,12 +118,11 @@ class RecordedDecision(Decision):
         return self.cell.final or tuple(recorder.counts[slot : slot + WIDTH])
 
     def __enter__(self) -> RecordedDecision:
-        recorder = self.cell.context.recorder
-        flight = recorder.flight
-        if flight is not None and self.values is not None:
-            self.flown = flight, flight.begin(self.cell.view.pack, self.cell.id, self.values)
-        else:
-            self.flown = None
+        cell = self.cell
+        recorder = cell.context.recorder
+        self.flight = flight = recorder.flight
+        if flight is not None:
+            self.number = flight.begin(cell.view.pack, cell.id, self.values)
         if recorder.observer is not None:
             recorder.observer.enter(self)
         return self
@@ -134,8 +133,7 @@ class RecordedDecision(Decision):
         recorder = self.cell.context.recorder
         if recorder.observer is not None:
             recorder.observer.leave()
-        if self.flown is not None:
-            flight, number = self.flown
-            flight.end(number, RETURNED if kind is None else RAISED)
+        if self.flight is not None:
+            self.flight.end(self.number, RETURNED if kind is None else RAISED)
         if kind is None:
             recorder.attest(self, LAUNCHED)

@@ -35,7 +35,7 @@ STATES = BEGUN, RETURNED, RAISED = range(1, 4)
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _NO_FACTS = struct.Struct("@4q")
 
-Pack = Callable[[mmap.mmap, int, int, int, "tuple[Value, ...]"], None]
+Pack = Callable[[mmap.mmap, int, int, int, "tuple[Value, ...] | None"], None]
 """Writes an entry: buffer, place, number, cell, facts (the ``pack`` of a view)."""
 
 
@@ -73,7 +73,7 @@ class Flight:
         self._words = memoryview(self._map).cast("q")
         self._numbers = itertools.count(1)
 
-    def begin(self, pack: Pack, cell: int, facts: tuple[Value, ...]) -> int:
+    def begin(self, pack: Pack, cell: int, facts: tuple[Value, ...] | None) -> int:
         """A launch of row ``cell`` begins; ``pack`` is its view's. Returns its number, for :meth:`end`."""
         number = next(self._numbers)
         try:

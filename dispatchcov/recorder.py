@@ -75,6 +75,7 @@ class Recorder:
     def _reset(self, test: str, phase: str) -> None:
         self._unbind()
         self.journal = Journal(self.data_file, self.run, self.keep)
+        self.flight: Flight | None = None  # the ring of the last launches, once the shard is open
         self._ending: list[Context] = []
         self._contexts = 0
         self.context = self._new_context(test, phase)
@@ -89,11 +90,6 @@ class Recorder:
         """The counts of all cells, four a slot."""
         return self.journal.counts
 
-    @property
-    def flight(self) -> Flight | None:
-        """The ring of the last launches, if there is room for it."""
-        return self.journal.shard.flight if self.journal.shard is not None else None
-
     # --- on and off -------------------------------------------------------------------------------------------------
 
     def start(self) -> Recorder:
@@ -102,7 +98,7 @@ class Recorder:
             if self.started:
                 raise UsageError("expected a recorder that is off, got one that is on")
             if self.data_file is not None:
-                self.journal.open()
+                self.flight = self.journal.open().flight
             self.started = True
             self._before = decide.activate(self)
             _recorders.add(self)
@@ -117,6 +113,7 @@ class Recorder:
             if not self.started:
                 return
             self.started = False
+            self.flight = None
             if decide.active() is self:
                 decide.activate(self._outer())
             self._end_context("", "run")
@@ -274,6 +271,7 @@ class Recorder:
     def _write_in_progress(self, cell: Cell) -> None:
         if self.started:
             self.journal.write_in_progress(cell)
+            self.flight = self.shard.flight if self.shard is not None else None
         else:
             cell.due = 0
 
