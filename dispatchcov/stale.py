@@ -124,7 +124,8 @@ def fresh(data: Data, file: str, current: Mapping[str, Table], sources: Mapping[
     counted = sum(row.selected for row in kept)
     machines = "; ".join(sorted({row.machine for row in kept}))
     came = (f"{counted} decisions of {machines} were brought in from {file}",) if kept else ()
-    shards = tuple(replace(shard, notes=(*came, *texts)) for shard in data.shards)  # what else is noted was told when it was new
+    notes_now = (*came, *texts)  # what else is noted was told when it was new
+    shards = tuple(replace(shard, notes=notes_now) for shard in data.shards)
     return Data(tables, shards, tuple(kept), data.outcomes)
 
 
