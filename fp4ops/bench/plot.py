@@ -113,13 +113,8 @@ def _model(rows: list[Any], copy: float) -> Panel:
         time = row["us"]["replay"]
         bars[row["variant"]] = {row["problem"]: _bar(time, lambda us: us / 1e3, f"{time['median'] / 1e3:.2f} ms")}
     floor = max(row["bytes"] for row in rows) / copy / 1e9
-    return Panel(
-        "One pass over a model",
-        "ms",
-        tuple({row["problem"]: None for row in rows}),
-        bars,
-        (floor, "bytes at the rate of a copy"),
-    )
+    unit = "ms; the line: its bytes at the rate of a copy"
+    return Panel("One pass over a model", unit, tuple({row["problem"]: None for row in rows}), bars, (floor, ""))
 
 
 def _bar(time: Mapping[str, float], scale: Any, text: str) -> Bar:
