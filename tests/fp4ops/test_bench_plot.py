@@ -65,6 +65,20 @@ def test_every_shape_and_kernel_is_drawn(tmp_path: Path) -> None:
     assert "One pass over a model" in texts
 
 
+def test_every_row_of_the_stored_results_has_its_bar() -> None:
+    dequantisation, model, *decode = plot.panels(REPORT)
+    by_title = {panel.title: panel for panel in decode}
+    for entry in REPORT["rows"]:
+        section, problem, variant = entry["section"], entry["problem"], entry["variant"]
+        if section == "dequantisation" and variant != "expand-copy 32":
+            assert dequantisation.bars[variant][problem].value > 0
+        elif section == "model":
+            assert model.bars[variant][problem].value > 0
+        elif section == "decode" and entry["us"]:
+            M, N, K = problem.split(", ")
+            assert by_title[f"Decode, {N} x {K}, by M"].bars[variant][M].value > 0
+
+
 def test_the_same_results_give_the_same_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("a.svg", "b.svg"):
