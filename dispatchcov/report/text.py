@@ -17,6 +17,7 @@ from dispatchcov.table import EVIDENCE, show
 SHOWN = 12
 LISTED = 4
 WIDTH = 240
+OUTSIDE = ": kernels outside every launch: "
 WORDS = {
     "kernel": "another kernel ran",
     "contract": "contract violated",
@@ -205,11 +206,23 @@ def totals_text(totals: Totals) -> str:
     return f"{totals.covered}/{totals.total} ({totals.percent:g} %)" if totals.total else "none to cover"
 
 
+def _together(notes: Sequence[str]) -> Iterator[str]:
+    """``notes``, those on kernels outside every launch as one: a suite that launches kernels directly has many."""
+    outside = [note for note in notes if OUTSIDE in note]
+    yield from (note for note in notes if OUTSIDE not in note)
+    if len(outside) == 1:
+        yield from outside
+    elif outside:
+        tests = f"{len(outside)} tests, {outside[0].partition(OUTSIDE)[0]} and others"
+        yield f"{OUTSIDE.strip(': ')} ran in {tests} (the JSON and HTML reports list them)"
+
+
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    for note in verdict.notes[:SHOWN]:
+    notes = list(_together(verdict.notes))
+    for note in notes[:SHOWN]:
         yield f"note: {note if len(note) <= WIDTH else note[: WIDTH - 4] + ' ...'}"
-    if len(verdict.notes) > SHOWN:
-        yield f"note: and {len(verdict.notes) - SHOWN} more (the JSON and HTML reports have all)"
+    if len(notes) > SHOWN:
+        yield f"note: and {len(notes) - SHOWN} more (the JSON and HTML reports have all)"
     if verdict.ok:
         yield "dispatch gate: not judged, the run was partial" if verdict.partial else "dispatch gate: passed"
         return

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from dispatchcov.gate import judge
+from dispatchcov.gate import Verdict, judge
 from dispatchcov.load import parse_table
 from dispatchcov.records import Data
-from dispatchcov.report.text import near, render, totals_text
+from dispatchcov.report.text import near, render, totals_text, verdict_lines
 from dispatchcov.results import Results, Totals
 from tests.dispatchcov.build import SMALL, data, row
 
@@ -128,3 +128,16 @@ def test_paths_inside_the_working_directory_are_relative(tmp_path: Path, monkeyp
 )
 def test_totals(totals: Totals, shown: str) -> None:
     assert totals_text(totals) == shown
+
+
+def test_notes_on_kernels_outside_every_launch_stand_together() -> None:
+    notes = [f"t.py::test_{i}: kernels outside every launch: void fill<{i}>()" for i in range(30)]
+    lines = list(verdict_lines(Verdict((), (*notes[:1], "first", *notes[1:], "second" * 100))))
+    told = "kernels outside every launch ran in 30 tests, t.py::test_0 and others (the JSON and HTML reports list them)"
+    assert lines == [
+        "note: first",
+        f"note: {('second' * 100)[:236]} ...",
+        f"note: {told}",
+        "dispatch gate: passed",
+    ]
+    assert next(verdict_lines(Verdict((), tuple(notes[:1])))) == f"note: {notes[0]}"
