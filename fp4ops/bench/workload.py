@@ -1,7 +1,7 @@
 """A server's work, recorded: ``python -m fp4ops.bench workload --record FILE``.
 
-The linear layers of a decoder-only model answer questions on documents: each prompt is read at once, M its length
-(prefill), then its short answer is generated token by token, M = 1 (decode). On a GPU the kernels are seen by the profiler and their time is recorded;
+The linear layers of a decoder-only model answer prompts: each is read at once, M its length (prefill), then its answer
+is generated token by token, M = 1 (decode). On a GPU the kernels are seen by the profiler and their time is recorded;
 on the CPU the calls are counted. ``dispatchcov report --weights FILE`` then weighs a suite's coverage by them.
 """
 
@@ -21,8 +21,8 @@ from dispatchcov import Recorder
 from fp4ops import matmul_nvfp4
 from fp4ops.testing import random_weight
 
-PROMPTS = (2048, 4096, 733, 8192, 8, 3072, 6144, 1024)
-"""Lengths of prompts in tokens: documents, and one that fits the decode kernels."""
+PROMPTS = (733, 1024, 2048, 311, 8, 1536, 512, 97)
+"""Lengths of prompts in tokens: most are long, one fits the decode kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     """Serve, recording into ``--record``."""
     parser = argparse.ArgumentParser(prog="python -m fp4ops.bench workload", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--record", metavar="FILE", required=True, help="the data file to write")
-    parser.add_argument("--tokens", type=int, default=2, help="tokens generated for each prompt (default: 2)")
+    parser.add_argument("--tokens", type=int, default=16, help="tokens generated for each prompt (default: 16)")
     size = (5120, 17408, 4) if torch.cuda.is_available() else (256, 512, 1)
     for name, default in zip(("width", "hidden", "depth"), size, strict=True):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"of the model (default: {default})")
