@@ -67,6 +67,10 @@ def _home(action: str) -> ModuleType:
         from dispatchcov import table_commands
 
         return table_commands
+    if action == "cpp":
+        from dispatchcov import cpp_commands
+
+        return cpp_commands
     from dispatchcov import commands
 
     return commands
@@ -119,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("tables", nargs="+", metavar="TABLE", help="FILE.toml or MODULE:ATTR")
     check.add_argument("--format", choices=("text", "json", "github"), default="text", help="default: text")
     check.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    cpp = add("cpp", "write a table as a C++ header that decides and records, or check such a header")
+    what = cpp.add_mutually_exclusive_group(required=True)
+    what.add_argument("--include", action="store_true", help="print the folder of dispatchcov.hpp, for -I")
+    what.add_argument("--generate", metavar="TABLE", help="write the header of a table: FILE.toml or MODULE:ATTR")
+    what.add_argument("--check", nargs=2, metavar=("HEADER", "TABLE"), help="fail unless HEADER is what TABLE gives")
+    cpp.add_argument("--namespace", default="", metavar="NAME", help="of the header (default: by the operator's name)")
+    cpp.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
     mutate = add("mutate", "list the mutants of guards that the recorded decisions do not notice")
     _data(mutate)
     _judging(mutate)
