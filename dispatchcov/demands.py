@@ -85,9 +85,8 @@ class Demand:
         """Do the hits of ``item`` meet it? Its own state says whether they are enough."""
         if not self.evidence and not self.where:
             return item.state == "hit"
-        seen = [seen for seen in item.reach.by_machine if self.at(seen)]
-        found = {evidence for each in seen for evidence in each.evidence}
-        return item.state == "hit" and bool(seen) and self.evidence <= found
+        at = [seen for seen in item.reach.by_machine if self.at(seen)]
+        return item.state == "hit" and any(self.evidence <= {*hit} for seen in at for hit in _hits(seen))
 
     def at(self, seen: Seen) -> bool:
         """Is ``seen`` a machine that is meant?"""
@@ -103,5 +102,11 @@ class Demand:
         """Why ``item``, which is hit, does not meet it."""
         order = [evidence for evidence in EVIDENCE if evidence in self.evidence]
         asked = f"{', '.join(order) or 'hit'}{f' on {self.where}' if self.where else ''}"
-        got = "; ".join(f"{', '.join(seen.evidence)} on {seen.machine}" for seen in item.reach.by_machine)
+        seen = [f"{', '.join(hit)} on {seen.machine}" for seen in item.reach.by_machine for hit in _hits(seen)]
+        got = "; ".join(dict.fromkeys(seen))
         return f"expected {asked}, got {got or 'nothing'}"
+
+
+def _hits(seen: Seen) -> tuple[tuple[str, ...], ...]:
+    """The evidence that single hits have: one that was observed and another that was checked are none that is both."""
+    return seen.together or (seen.evidence,)

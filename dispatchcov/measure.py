@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from dispatchcov import measure_mutants, measure_pairs
@@ -95,7 +96,7 @@ class Measure:
         """
         wanted = {"selected", *needs}
         hits, tests = 0, set()
-        machines: dict[tuple[str, Values], tuple[int, set[str]]] = {}
+        machines: dict[tuple[str, Values], tuple[int, set[tuple[str, ...]]]] = {}
         evidence: set[str] = set()
         apart: dict[str, int] = defaultdict(int)
         for group in self.groups:
@@ -108,10 +109,10 @@ class Measure:
                 elif enough := min(counts[item] for item in wanted):
                     hits += enough
                     tests.add(row.test)
-                    found = {item for item, number in counts.items() if number}
-                    evidence |= found
+                    found = ordered({item for item, number in counts.items() if number})
+                    evidence.update(found)
                     before, also = machines.get((row.machine, row.hardware), (0, set()))
-                    machines[row.machine, row.hardware] = before + enough, also | found
+                    machines[row.machine, row.hardware] = before + enough, also | {found}
                 elif row.selected:
                     apart["without " + " and ".join(sorted(e for e in wanted if not counts[e]))] += row.selected
             for reason, row in group.apart:
@@ -122,11 +123,11 @@ class Measure:
         kept = tuple(sorted((k, n) for k, n in apart.items() if n))
         return Reach(hits, named, ordered(evidence), labels, kept, self.by_machine(machines))
 
-    def by_machine(self, machines: Mapping[tuple[str, Values], tuple[int, set[str]]]) -> tuple[Seen, ...]:
+    def by_machine(self, machines: Mapping[tuple[str, Values], tuple[int, set[tuple[str, ...]]]]) -> tuple[Seen, ...]:
         names = self.table.hardware
         return tuple(
-            Seen(machine, tuple(zip(names, hardware, strict=True)), hits, ordered(evidence))
-            for (machine, hardware), (hits, evidence) in sorted(machines.items(), key=repr)
+            Seen(machine, tuple(zip(names, hardware, strict=True)), hits, ordered({*chain(*sets)}), tuple(sorted(sets)))
+            for (machine, hardware), (hits, sets) in sorted(machines.items(), key=lambda each: repr(each[0]))
         )
 
     def state(

@@ -21,12 +21,16 @@ MEASURES = ("partitions", "rules", "fallbacks", "splits", "regions", "boundaries
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one machine attests: ``hardware`` are the values of the table's hardware variables there."""
+    """What one machine attests: ``hardware`` are the values of the table's hardware variables there.
+
+    ``evidence`` is what any of the hits has; ``together`` what single hits have, each different set once.
+    """
 
     machine: str
     hardware: tuple[tuple[str, Value], ...]
     hits: int
     evidence: tuple[str, ...]
+    together: tuple[tuple[str, ...], ...] = ()
 
     @property
     def emulated(self) -> bool:

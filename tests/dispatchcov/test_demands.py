@@ -96,7 +96,7 @@ def test_a_kernel_is_not_required_by_name() -> None:
 
 def test_evidence_of_a_machine() -> None:
     rows = (seen(CPU, checked=1), seen(H200, observed=1, launched=1))
-    for met in ("ragged", "ragged checked", "ragged observed", "ragged checked, observed", "ragged observed on sm_90"):
+    for met in ("ragged", "ragged checked", "ragged observed", "ragged launched, observed", "ragged observed on sm_90"):
         assert because(met, *rows) == []
     assert because("ragged observed on sm=90", *rows) == because(f"ragged checked on {CPU}", *rows) == []
     assert because("ragged on chip_A100", *rows) == because("ragged on chip=A100", *rows) == []
@@ -123,19 +123,20 @@ def test_a_partition_that_is_not_hit_is_missed_wherever_it_was_asked() -> None:
     )
 
 
-def test_evidence_adds_up_over_the_values_of_a_machine() -> None:
-    rows = (seen(H200, sm=80, observed=1), seen(H200, sm=90, checked=1))
-    assert because("ragged checked, observed on NVIDIA H200", *rows) == []
-    assert because("ragged checked, observed on sm_90", *rows)
+def test_evidence_does_not_add_up_over_machines_or_their_values() -> None:
+    rows = (seen(H200, sm=80, observed=1), seen(H200, sm=90, checked=1), seen(CPU, checked=1))
+    for asked in ("", " on NVIDIA H200", " on sm_90", " on sm_80", " on *"):
+        assert because(f"ragged checked, observed{asked}", *rows)
+    assert because("ragged checked, observed on NVIDIA*", *rows, seen(H200, sm=90, observed=1, checked=1)) == []
 
 
 def test_hits_by_machine() -> None:
     rows = (seen(CPU, selected=4, checked=4), seen(H200, selected=2), seen(H200, selected=3, sm=80, shard="s2"))
     (ragged,) = (item for item in Results.of(data(TABLE, *rows)).tables[0].partitions if item.name == "ragged")
     assert ragged.reach.by_machine == (
-        Seen(H200, (("sm", 80), ("chip", "A100")), 3, ("selected",)),
-        Seen(H200, (("sm", 90), ("chip", "A100")), 2, ("selected",)),
-        Seen(CPU, (("sm", 90), ("chip", "A100")), 4, ("selected", "checked")),
+        Seen(H200, (("sm", 80), ("chip", "A100")), 3, ("selected",), (("selected",),)),
+        Seen(H200, (("sm", 90), ("chip", "A100")), 2, ("selected",), (("selected",),)),
+        Seen(CPU, (("sm", 90), ("chip", "A100")), 4, ("selected", "checked"), (("selected", "checked"),)),
     )
     assert [each.emulated for each in ragged.reach.by_machine] == [False, False, True]
     assert sum(each.hits for each in ragged.reach.by_machine) == ragged.reach.hits
@@ -176,3 +177,13 @@ def test_the_terminal_shows_machines_side_by_side() -> None:
     ]
     one = Results.of(data(TABLE, rows[0]))
     assert "by machine" not in text.render(one, judge(one))
+
+
+def test_one_hit_must_have_all_the_evidence() -> None:
+    apart = (seen(H200, launched=1, test="t.py::a"), seen(H200, checked=1, test="t.py::b"))
+    assert because("ragged launched, checked", *apart) == [
+        "required partition ragged: expected launched, checked, got selected, checked on NVIDIA H200; selected, "
+        "launched on NVIDIA H200"
+    ]
+    assert because("ragged launched", *apart) == because("ragged checked on sm_90", *apart) == []
+    assert because("ragged launched, checked", *apart, seen(H200, launched=1, checked=1, test="t.py::c")) == []
