@@ -103,8 +103,8 @@ class Pieces:
 
     def decision(self) -> Iterator[str]:
         """``find``, ``select`` and ``vector``."""
-        yield "// The first rule whose guard holds, or `none_`. Throws dispatchcov::UndefinedError if a predicate that it"
-        yield "// reads divides by zero, dispatchcov::OverflowError if one needs a number beyond 127 bits."
+        yield "// The first rule whose guard holds, or `none_`. Throws dispatchcov::UndefinedError where a guard"
+        yield "// divides by zero, dispatchcov::OverflowError where one needs a number beyond 127 bits."
         yield f"{_HD} Rule find([[maybe_unused]] const Facts& f) {{\n    using namespace internal;"
         for rule in self.table.rules:
             found = f"return Rule::{self.rules[rule.name]};"

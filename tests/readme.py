@@ -70,7 +70,10 @@ def run(block: Block, project: Path) -> tuple[int, list[str]]:
     program = {"pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "dispatchcov": ["-m", "dispatchcov.cli"]}.get(
         words[0]
     )
-    command = [sys.executable, *(program or ["-m", words[2]]), *words[1 if program else 3 :]]
+    if words[0] == "make" or words[0].startswith("./"):
+        command = words
+    else:
+        command = [sys.executable, *(program or ["-m", words[2]]), *words[1 if program else 3 :]]
     inside = block.says("in") == "project"
     unset = ("PYTEST_", "DISPATCHCOV_", "FP4OPS_", "COVERAGE_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(unset)}
@@ -112,5 +115,5 @@ def update(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or [README]:
+    for name in sys.argv[1:] or [str(README)]:
         update(Path(name))

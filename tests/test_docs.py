@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import readme
+from tests.dispatchcov import cpp_build
 from tests.test_readme import compare
 
 PAGES = sorted((readme.ROOT / "docs").glob("*.md"))
@@ -15,7 +16,10 @@ PAGES = sorted((readme.ROOT / "docs").glob("*.md"))
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_from_its_first_line_to_its_last(page: Path, tmp_path: Path) -> None:
     commands = 0
-    for block in readme.blocks(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    if "<!-- needs: GoogleTest -->" in text:
+        cpp_build.needs_gtest()
+    for block in readme.blocks(text):
         readme.put(block, tmp_path)
         if block.says("in"):
             compare(block, tmp_path)

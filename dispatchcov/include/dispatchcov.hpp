@@ -456,7 +456,7 @@ class Shard {
 // Counts of like decisions in one context.
 struct Cell {
     const Table* table = nullptr;
-    std::string_view machine, kernel;  // interned by the recorder
+    const std::string *machine, *kernel;  // interned by the recorder
     std::vector<std::uint64_t> vector;
     std::vector<std::int64_t> first, bounds;          // bounds: least and greatest value of each ranged variable
     std::vector<std::vector<std::int64_t>> extremes;  // the facts at which these were seen
@@ -465,8 +465,8 @@ struct Cell {
     bool mapped = false;
     std::int64_t row = -1, due = 1;  // due: the count at which an unmapped row is to be written again
 
-    Cell(const Input& in, std::string_view on, std::string_view ran)
-        : table(&in.table), machine(on), kernel(ran), vector(in.vector, in.vector + table->words),
+    Cell(const Input& in, const std::string& on, const std::string& ran)
+        : table(&in.table), machine(&on), kernel(&ran), vector(in.vector, in.vector + table->words),
           first(in.facts, in.facts + table->count) {
         for (int i = 0; i < table->count; ++i)
             if (table->variables[i].ranged) bounds.insert(bounds.end(), 2, in.facts[i]);
@@ -474,7 +474,7 @@ struct Cell {
     }
 
     bool is(const Input& in) const {
-        if (table != &in.table || machine != in.machine || kernel != in.kernel) return false;
+        if (table != &in.table || *machine != in.machine || *kernel != in.kernel) return false;
         if (!std::equal(vector.begin(), vector.end(), in.vector)) return false;
         for (int i = 0; i < table->count; ++i)
             if (table->variables[i].hardware && first[static_cast<std::size_t>(i)] != in.facts[i]) return false;
@@ -528,7 +528,7 @@ struct Ticket {
     Cell* cell = nullptr;
     std::uint64_t serial = 0;
     std::int64_t row = -1;
-    std::string_view machine, kernel;
+    const std::string* machine = nullptr;
 };
 
 // A thread's lock, which only it and whoever ends a context take, and the cells that it counted in last.
@@ -580,7 +580,7 @@ class Recorder {
             const std::lock_guard<Seat> seated(seat);
             seat.cells[hash(in) % seat.cells.size()] = &cell;
         }
-        return {ticket.cell, ticket.serial, cell.row, ticket.machine, ticket.kernel};
+        return {ticket.cell, ticket.serial, cell.row, ticket.machine};
     }
 
     // Counts `evidence` for the decision of `ticket`: under the present test, if that in which it was taken is over.
@@ -695,9 +695,9 @@ class Recorder {
     Seat& enrolled();
 
     Ticket counted(Cell& cell, Evidence evidence) const {
-        if (evidence == selected && !cell.kernel.empty()) add(cell.counts + launched);
+        if (evidence == selected && !cell.kernel->empty()) add(cell.counts + launched);
         add(cell.counts + evidence);
-        return {&cell, serial_, cell.row, cell.machine, cell.kernel};
+        return {&cell, serial_, cell.row, cell.machine};
     }
 
     std::int64_t* entry(std::int64_t number) const {
@@ -755,7 +755,7 @@ class Recorder {
         return cell;
     }
 
-    std::string_view intern(std::string_view text) { return *names_.emplace(text).first; }
+    const std::string& intern(std::string_view text) { return *names_.emplace(text).first; }
 
     void write_in_progress(Cell& cell) {
         cell.due = cell.mapped ? 0 : 8 * cell.due;
@@ -808,9 +808,9 @@ class Recorder {
             lines += Line("table").add("digest", table.digest).add("op", table.op).add("source", table.source)
                          .add("text", table.text).end();
         const int next = static_cast<int>(views_.size()) + 1;
-        const auto [view, unknown] = views_.try_emplace({table.digest, cell.machine}, next);
+        const auto [view, unknown] = views_.try_emplace({table.digest, *cell.machine}, next);
         if (unknown)
-            lines += Line("view").add("id", next).add("digest", table.digest).add("machine", cell.machine).end();
+            lines += Line("view").add("id", next).add("digest", table.digest).add("machine", *cell.machine).end();
         if (cell.row < 0) cell.row = ++rows_;
         std::string vector;
         std::vector<std::string> hardware;
@@ -824,7 +824,7 @@ class Recorder {
             if (const Variable& variable = table.variables[i]; variable.hardware)
                 hardware.push_back(json_fact(variable, cell.first[static_cast<std::size_t>(i)]));
         return {std::to_string(cell.row), std::to_string(view->second), json_text(vector), json_list(hardware),
-                json_text(cell.kernel), json_list(inputs(cell))};
+                json_text(*cell.kernel), json_list(inputs(cell))};
     }
 
     // The facts seen first, then those at which an integer was smallest or largest, each once.
@@ -852,7 +852,7 @@ class Recorder {
     std::atomic<std::int64_t> launches_{0};
     bool inside_ = false;
     std::set<std::string> names_, tables_;
-    std::map<std::pair<std::string, std::string_view>, int> views_;
+    std::map<std::pair<std::string, std::string>, int> views_;
     std::vector<std::size_t> free_;
     std::vector<std::pair<std::size_t, std::int64_t*>> retired_;
     std::size_t used_ = 0;
@@ -981,39 +981,8 @@ DISPATCHCOV_COLD Ticket count(const typename T::Facts& facts, std::string_view m
 
 }  // namespace detail
 
-// The launch of a kernel: leaving it without an exception attests `launched`.
 template <class T>
-class Launch {
-  public:
-    Launch(const typename T::Facts& facts, const detail::Ticket& ticket) : facts_(facts), ticket_(ticket) {
-        if (ticket_.cell != nullptr) begin();
-    }
-    ~Launch() {
-        if (ticket_.cell != nullptr) end();
-    }
-    Launch(const Launch&) = delete;
-    Launch& operator=(const Launch&) = delete;
-
-  private:
-    DISPATCHCOV_COLD void begin() {
-        errors_ = std::uncaught_exceptions();
-        number_ = with([this](const Input& in) { return detail::recorder->launch(ticket_, in); });
-    }
-    DISPATCHCOV_COLD void end() {
-        const bool raised = std::uncaught_exceptions() > errors_;
-        detail::recorder->land(number_, raised ? detail::raised : detail::returned);
-        if (!raised) with([this](const Input& in) { detail::recorder->attest(ticket_, in, launched); });
-    }
-    template <class Use>
-    auto with(Use use) const {
-        return detail::with_input<T>(facts_, ticket_.machine, ticket_.kernel, use);
-    }
-
-    typename T::Facts facts_;
-    detail::Ticket ticket_;
-    std::pair<std::int64_t, std::uint64_t> number_;
-    int errors_ = 0;
-};
+class Launch;
 
 // One evaluation of a table.
 template <class T>
@@ -1024,17 +993,51 @@ struct Decision {
     detail::Ticket ticket;
 
     // Keep what it returns until the kernel is launched: `const auto launch = decision.launch();`
-    [[nodiscard]] Launch<T> launch() const { return Launch<T>(facts, ticket); }
+    [[nodiscard]] Launch<T> launch() const& { return Launch<T>(*this); }
+    Launch<T> launch() const&& = delete;  // a launch refers to its decision
+};
+
+// The launch of a kernel: leaving it without an exception attests `launched`.
+template <class T>
+class Launch {
+  public:
+    explicit Launch(const Decision<T>& decision) : decision_(decision) {
+        if (decision_.ticket.cell != nullptr) begin();
+    }
+    ~Launch() {
+        if (decision_.ticket.cell != nullptr) end();
+    }
+    Launch(const Launch&) = delete;
+    Launch& operator=(const Launch&) = delete;
+
+  private:
+    DISPATCHCOV_COLD void begin() {
+        errors_ = std::uncaught_exceptions();
+        number_ = with([this](const Input& in) { return detail::recorder->launch(decision_.ticket, in); });
+    }
+    DISPATCHCOV_COLD void end() {
+        const bool raised = std::uncaught_exceptions() > errors_;
+        detail::recorder->land(number_, raised ? detail::raised : detail::returned);
+        if (!raised) with([this](const Input& in) { detail::recorder->attest(decision_.ticket, in, launched); });
+    }
+    template <class Use>
+    auto with(Use use) const {
+        return detail::with_input<T>(decision_.facts, *decision_.ticket.machine, {}, use);
+    }
+
+    const Decision<T>& decision_;
+    std::pair<std::int64_t, std::uint64_t> number_;
+    int errors_ = 0;
 };
 
 // Decides, and records it if something records. `machine` says where, as in "NVIDIA H200"; default: system, processor.
 template <class T>
 Decision<T> decide(const typename T::Facts& facts, std::string_view machine) {
     const typename T::Rule rule = T::find(facts);
-    detail::Ticket ticket;
-    if (recording()) ticket = detail::count<T>(facts, machine, {});
+    Decision<T> decision{rule, T::kernel_of(rule), facts, {}};
+    if (recording()) decision.ticket = detail::count<T>(facts, machine, {});
     if (rule == T::none) fail(Fault::none, T::table().op);
-    return {rule, T::kernel_of(rule), facts, ticket};
+    return decision;
 }
 
 // Records a decision that other code took and launched; `kernel` is what really ran: other than the table's it is a

@@ -112,8 +112,8 @@ DISPATCHCOV_HD constexpr bool inside([[maybe_unused]] const Facts& f) {
 
 }  // namespace internal
 
-// The first rule whose guard holds, or `none_`. Throws dispatchcov::UndefinedError if a predicate that it
-// reads divides by zero, dispatchcov::OverflowError if one needs a number beyond 127 bits.
+// The first rule whose guard holds, or `none_`. Throws dispatchcov::UndefinedError where a guard
+// divides by zero, dispatchcov::OverflowError where one needs a number beyond 127 bits.
 DISPATCHCOV_HD constexpr Rule find([[maybe_unused]] const Facts& f) {
     using namespace internal;
     if (p0(f)) return Rule::nothing;  // n == 0

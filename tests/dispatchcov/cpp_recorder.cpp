@@ -91,9 +91,9 @@ void obey(std::istream& lines) {
 void threads(int count, int decisions) {
     std::vector<std::thread> all;
     for (int t = 0; t < count; ++t) {
-        all.emplace_back([t, decisions] {
+        all.emplace_back([decisions] {
             for (int i = 0; i < decisions; ++i) {
-                const auto decision = demo::decide(facts(i % 64, t % 2 == 0, "float16", i % 2 != 0 ? 80 : 90));
+                const auto decision = demo::decide({i % 64, true, demo::dtype_t::float16, i % 2 != 0 ? 80 : 90});
                 const auto launch = decision.launch();
             }
         });
