@@ -77,10 +77,8 @@ def run(block: Block, project: Path) -> tuple[int, list[str]]:
     inside = block.says("in") == "project"
     unset = ("PYTEST_", "DISPATCHCOV_", "FP4OPS_", "COVERAGE_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(unset)}
-    here = [str(ROOT), *([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else [])]
     path = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
-    python = os.pathsep.join([str(project), *here] if inside else here)
-    environment |= {"COLUMNS": "80", "PATH": path, "PYTHONPATH": python}
+    environment |= {"COLUMNS": "80", "PATH": path, "PYTHONPATH": str(project if inside else ROOT)}
     if not inside:
         environment["DISPATCHCOV_DATA"] = str(project / "records")
     place = project if inside else ROOT
