@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -110,8 +111,23 @@ def from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:
         value = environ.get(f"DISPATCHCOV_{field.name.upper()}")
         if value is not None:
             is_list = isinstance(field.default, tuple)
-            found[field.name] = [part.strip() for part in value.split(",") if part.strip()] if is_list else value
+            parts = _demands(value) if field.name == "require" else value.split(",")
+            found[field.name] = [part.strip() for part in parts if part.strip()] if is_list else value
     return found
+
+
+def _demands(value: str) -> list[str]:
+    """``value`` split where a demand ends, and not inside ``odd observed, checked on cpu, emulates sm_90``."""
+    evidence = "|".join(EVIDENCE)
+    parts: list[str] = []
+    for part in value.split(","):
+        more = parts and re.search(rf"[\s,]({evidence})\s*$", parts[-1]) and re.match(rf"\s*({evidence})\b", part)
+        machine = parts and re.search(r"\son\s", parts[-1]) and re.match(r"\s*emulates\s", part)
+        if more or machine:
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def _typed(source: str, key: str, value: Any) -> Any:

@@ -94,3 +94,17 @@ def test_a_table_from_a_file_or_an_attribute(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(UsageError) as error:
             config.table(spec)
         assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "demands"),
+    [
+        ("odd, even", ("odd", "even")),
+        ("odd,checked", ("odd", "checked")),  # a partition may be called so
+        ("odd observed, checked on sm_90, even", ("odd observed, checked on sm_90", "even")),
+        ("odd launched,observed , checked", ("odd launched,observed , checked",)),
+        ("odd on cpu, emulates sm_90,even", ("odd on cpu, emulates sm_90", "even")),
+    ],
+)
+def test_demands_in_the_environment(tmp_path: Path, value: str, demands: tuple[str, ...]) -> None:
+    assert config.read(tmp_path, {}, {"DISPATCHCOV_REQUIRE": value}).require == demands
