@@ -14,6 +14,7 @@ from typing import Any
 import dispatchcov
 from dispatchcov import config, store
 from dispatchcov.config import Settings
+from dispatchcov.destinations import apart, look
 from dispatchcov.errors import FactsError, UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.gate import Limits, judge
@@ -34,7 +35,12 @@ def run(options: argparse.Namespace) -> int:
     ready(FORMATS[options.format])
     settings = _settings(options)
     data = os.path.abspath(settings.data)
-    if not options.append and not settings.append:
+    settings = replace(settings, append=options.append or settings.append)
+    if options.weights is None and os.path.realpath(settings.weights) == os.path.realpath(settings.data):
+        settings = replace(settings, weights="")  # the workload of the project is what is recorded here
+    look(settings, (), "--")
+    _output_apart(options, settings)
+    if not settings.append:
         store.erase(data)
     environment = {**os.environ, config.RUN: uuid.uuid4().hex, config.DATA: data}
     environment.pop("PYTEST_CURRENT_TEST", None)  # a test that runs this command is none of the new run's
@@ -128,7 +134,16 @@ def _settings(options: argparse.Namespace) -> Settings:
     return config.read(os.getcwd(), given)
 
 
+def _output_apart(options: argparse.Namespace, settings: Settings) -> None:
+    """Raise :class:`UsageError` if the report would take the place of the records or of a table."""
+    others = [("--data", settings.data), *(("--stored", file) for file in settings.stored)]
+    others += [("--table", spec) for spec in settings.table if spec.endswith(".toml")]
+    others += [("--weights", settings.weights)] if settings.weights else []
+    apart([("-o", options.output)] if options.output else [], others)
+
+
 def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
+    _output_apart(options, settings)
     tables = config.tables(settings.table)
     data = brought_in(settings.stored, tables, store.load(os.path.abspath(settings.data)))
     evidence = config.evidence(settings.evidence, "--evidence")

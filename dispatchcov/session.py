@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 from dispatchcov import config, junit, store
 from dispatchcov.baseline_session import Keeper
 from dispatchcov.config import Settings
+from dispatchcov.destinations import look
 from dispatchcov.errors import DispatchcovError, UsageError, known
 from dispatchcov.gate import Limits, Verdict, judge
 from dispatchcov.recorder import Recorder
@@ -82,14 +83,6 @@ def _keep(table: Table) -> Callable[..., list[Any]]:
     return Interest.of(table).more
 
 
-def _writable(path: str, option: str, *, folder: bool = False) -> None:
-    """Raises :class:`UsageError`, before any test runs, if ``path`` is given and no file (``folder``) can be there."""
-    if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise UsageError(f"{option}: expected a folder to write {path} into, got none")
-    if path and not folder and os.path.isdir(path):
-        raise UsageError(f"{option}: expected a file to write to, got the folder {path}")
-
-
 def _absolute(spec: str) -> str:
     return os.path.abspath(spec) if spec.endswith(".toml") else spec
 
@@ -118,10 +111,10 @@ class Session:
     def start(self) -> None:
         """Check the settings, clear the records of earlier runs, and record from now on."""
         self.reports = [report_type(value) for value in self.settings.report]
-        for kind, destination in self.reports:
+        for kind, _ in self.reports:
             ready(kind)
-            _writable(destination, "--dispatch-report", folder=bool(REPORTS[kind].file))
-        _writable(self.settings.trace, "--dispatch-trace")
+        if not self.worker:
+            look(self.settings, self.reports)
         self.evidence = config.evidence(self.settings.evidence, "--dispatch-evidence")
         self.baseline = None if self.worker else Keeper.of(self.settings, self.root)
         data = os.path.abspath(self.settings.data)
@@ -248,7 +241,10 @@ class Session:
         results = Results.of(data, self.tables, evidence=self.evidence)
         if self.baseline:
             results = replace(results, drift=self.baseline.drift(own, results.judged))
-        results = weighed(results, self.settings.weights)
+        try:
+            results = weighed(results, self.settings.weights)
+        except DispatchcovError as error:  # the rest of the report is none the worse
+            lost.append(str(error))
         limits = Limits(self.settings.fail_under, self.settings.require, self.settings.fail_on_drift)
         try:
             verdict = judge(results, limits)

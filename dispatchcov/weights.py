@@ -20,8 +20,11 @@ Path = tuple[int | None, tuple[int, ...]]
 
 
 def weighed(results: Results, file: str) -> Results:
-    """``results`` with what the workload recorded in the data file ``file`` weighs; as they are for ``""``."""
-    if not file:
+    """``results`` with what the workload recorded in the data file ``file`` weighs.
+
+    They stay as they are for ``""``, and where no table was met.
+    """
+    if not file or not results.tables:
         return results
     from dispatchcov import store
 
