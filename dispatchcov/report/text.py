@@ -38,7 +38,7 @@ def render(results: Results, verdict: Verdict, *, missing: bool = True) -> str:
     lines += totals_lines(results)
     lines += weights_report.lines(results.weights) if results.weights is not None else []
     lines += verdict_lines(verdict)
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def render_short(results: Results, verdict: Verdict) -> str:
@@ -78,6 +78,11 @@ def _table(results: TableResults, missing: bool) -> Iterator[str]:
             yield f"    nearest: {mismatch.nearest}"
         if mismatch.waiver:
             yield f"    waived: {mismatch.waiver}"
+
+
+def printable(line: str) -> str:
+    """``line`` with what a terminal, or the log of a job, would not print but obey as an escape: ``\\n``, ``\\x1b``."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
 
 
 def plural(count: int, noun: str) -> str:
@@ -193,7 +198,7 @@ def _grades(mutants: Sequence[Item]) -> Iterator[str]:
 def drift_lines(results: Results) -> Iterator[str]:
     """What drifted, if there was a baseline to compare with, and an empty line."""
     if results.drift is not None:
-        yield from drift_report.lines(results.drift)
+        yield from map(printable, drift_report.lines(results.drift))
         yield ""
 
 
@@ -218,6 +223,10 @@ def _together(notes: Sequence[str]) -> Iterator[str]:
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    yield from map(printable, _verdict(verdict))
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
     notes = list(_together(verdict.notes))
     for note in notes[:SHOWN]:
         yield f"note: {note if len(note) <= WIDTH else note[: WIDTH - 4] + ' ...'}"

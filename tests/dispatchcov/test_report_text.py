@@ -141,3 +141,19 @@ def test_notes_on_kernels_outside_every_launch_stand_together() -> None:
         "dispatch gate: passed",
     ]
     assert next(verdict_lines(Verdict((), tuple(notes[:1])))) == f"note: {notes[0]}"
+
+
+def test_what_a_terminal_or_a_job_would_obey_is_escaped() -> None:
+    hostile = "gpu\x1b[31m\n::error::x\ud800"
+    one = row(TABLE, N=4, aligned=True, dtype="float16", machine=hostile)
+    two = row(TABLE, N=3, aligned=True, dtype="float16", machine="b", kernel="evil\r\n::stop-commands::x")
+    printed = text(data(TABLE, one, two))
+    assert all(line.isprintable() for line in printed.split("\n"))
+    assert not any(line.startswith("::") for line in printed.split("\n"))
+    assert r"machine: b; gpu\x1b[31m\n::error::x\ud800" in printed
+    assert r"got evil\r\n::stop-commands::x for N=3" in printed
+    verdict = Verdict(("bad\n::error::x",), ("note\n::error::x",))
+    assert [line for line in verdict_lines(verdict) if "::error" in line] == [
+        r"note: note\n::error::x",
+        r"  - bad\n::error::x",
+    ]
