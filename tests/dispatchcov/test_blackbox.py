@@ -81,12 +81,19 @@ def test_a_block_tells_without_a_recorder_too() -> None:
 
 
 def test_each_call_of_a_decorated_function_is_observed() -> None:
-    @dispatchcov.observe(TABLE, facts=facts, watcher=FakeObserver((VEC4,)))
+    asked: list[int] = []
+
+    def told(n: int) -> dict[str, object]:
+        asked.append(n)
+        return facts(n)
+
+    @dispatchcov.observe(TABLE, facts=told, watcher=FakeObserver((VEC4,)))
     def library(n: int) -> int:
         """Doubles."""
         return 2 * n
 
     assert (library(4), library.__doc__) == (8, "Doubles.")
+    assert asked == []  # no recorder is on
     with Recorder(None) as recorder:
         assert library(4) == 8
         assert library(8) == 16
@@ -119,6 +126,9 @@ def test_without_a_gpu_the_code_runs_nothing_counts_and_the_notes_say_so(tmp_pat
         "kernels of a CPU"
     )
     assert seen.notes == [note]
+    assert [shard.notes for shard in store.load(data).shards] == [
+        (note, note)
+    ]  # once for each of the two, not each call
     verdict = judge(Results.of(store.load(data), [TABLE]))
     assert note in verdict.notes
     assert "demo::scale: no decision was recorded" in verdict.failures
