@@ -222,7 +222,7 @@ class Session:
             junit.add_totals(run, self.results, self.verdict)
         except UsageError as error:
             self.verdict = Verdict((*(self.verdict.failures if self.verdict else ()), str(error)))
-            self.report += f"\n{error}"
+            self.report += "\n" + "\n".join(text_report.verdict_lines(Verdict((str(error),))))
 
     def close(self) -> None:
         """Stop recording and put the environment back, once."""

@@ -111,4 +111,4 @@ def test_a_file_that_cannot_be_read_again_fails_the_run(project: pytest.Pytester
     """)
     done = project.runpytest_subprocess("--junitxml=out.xml", "--dispatch-report=term", "-p", "no:cacheprovider")
     assert done.ret == 1
-    done.stdout.fnmatch_lines(["*--junitxml: cannot put totals into *out.xml: *"])
+    done.stdout.fnmatch_lines(["dispatch gate: FAILED, 1 reason", "  - --junitxml: cannot put totals into *out.xml: *"])
