@@ -128,7 +128,7 @@ def test_without_a_gpu_the_code_runs_nothing_counts_and_the_notes_say_so(tmp_pat
         "kernels of a CPU"
     )
     assert seen.notes == [note]
-    (shard,) = tmp_path.glob(".records.*")
+    (shard,) = tmp_path.glob("records.*.jsonl")
     assert shard.read_bytes().count(note.encode()) == 2  # once for each of the two, not for each call
     verdict = judge(Results.of(store.load(data), [TABLE]))
     assert note in verdict.notes
