@@ -63,6 +63,10 @@ def _home(action: str) -> ModuleType:
         from dispatchcov import compare_commands
 
         return compare_commands
+    if action == "init":
+        from dispatchcov import init_commands
+
+        return init_commands
     if action in ("check", "regions"):
         from dispatchcov import table_commands
 
@@ -130,6 +134,13 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--check", nargs=2, metavar=("HEADER", "TABLE"), help="fail unless HEADER is what TABLE gives")
     cpp.add_argument("--namespace", default="", metavar="NAME", help="of the header (default: by the operator's name)")
     cpp.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    init = add("init", "write a first table from a function's if-chain, Python or C++; exit status 2 if some was left")
+    init.add_argument("source", metavar="FILE[:FUNCTION]", help="source file and function (or a line of it)")
+    init.add_argument("--op", metavar="NAME", help="operator of the table (default: FILE::FUNCTION)")
+    init.add_argument(
+        "-D", "--define", action="append", metavar="NAME=VALUE", help="constant of another file; repeatable"
+    )
+    init.add_argument("-o", "--output", metavar="FILE", help="write the table to FILE, which is not there yet")
     mutate = add("mutate", "list the mutants of guards that the recorded decisions do not notice")
     _data(mutate)
     _judging(mutate)

@@ -93,7 +93,8 @@ LEAVES = {
     "records": {"expr", "expr_nodes"},
     "pytest_plugin": {"session", "session_tests", "config", "checks", "errors", "assertions"},
     "drift": {"expr"},
-    "cli": {"commands", "compare_commands", "cpp_commands", "errors", "table_commands", "missing_commands"},
+    "cli": {"commands", "compare_commands", "cpp_commands", "errors", "init_commands", "missing_commands"}
+    | {"table_commands"},
 }
 
 
