@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from dispatchcov.errors import UsageError, known
-from dispatchcov.expr import Value
 from dispatchcov.parts import EVIDENCE
 from dispatchcov.results import Item, Results, Seen
 
@@ -17,7 +16,7 @@ _EVIDENCE = "|".join(EVIDENCE)
 _LIST = rf"(?:{_EVIDENCE})(?:(?:\s*,\s*|\s+and\s+)(?:{_EVIDENCE}))*"
 _REST = re.compile(rf"(?:\s+(?P<evidence>{_LIST}))?(?:\s+on\s+(?P<where>.+))?")
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
-_VARIABLE = re.compile(r"(?P<name>[A-Za-z]\w*?)(?:\s*==?\s*|_)(?P<value>\w+)")
+_VALUE = re.compile(r"(?:\s*==?\s*|_)(?P<value>\S.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +60,28 @@ class Demand:
 
     def check(self, results: Results) -> None:
         """Raise :class:`UsageError` if ``where`` can be no machine of any table."""
-        wanted = _VARIABLE.fullmatch(self.where)
-        for table in results.judged if wanted else ():
-            if wanted and wanted["name"] in table.hardware:
-                variable = table.variable(wanted["name"])
-                if variable.values and wanted["value"] not in map(str, variable.values):
-                    raise UsageError(
-                        f"required {self.text!r}: expected {variable.name} to be {variable.domain()}, got "
-                        f"{wanted['value']!r}"
-                    )
         hardware = sorted({name for table in results.judged for name in table.hardware})
-        if self.where and not (wanted and wanted["name"] in hardware) and not self._label_seen(results):
+        name, value = self._wanted(hardware)
+        for table in results.judged:
+            variable = table.variable(name) if name in table.hardware else None
+            if variable is not None and variable.values and value not in map(str, variable.values):
+                raise UsageError(
+                    f"required {self.text!r}: expected {variable.name} to be {variable.domain()}, got {value!r}"
+                )
+        if self.where and not name and not self._label_seen(results):
             machines = ", ".join(results.machines) or "none"
             raise UsageError(
                 f"required {self.text!r}: expected a hardware variable ({', '.join(hardware) or 'the table has none'}) "
                 f"with its value, or the label of a machine that decided ({machines}), got {self.where!r}"
             )
+
+    def _wanted(self, hardware: Iterable[str]) -> tuple[str, str]:
+        """The variable of ``hardware`` that ``where`` names, and the value; two empty strings if it names none."""
+        for name in sorted(hardware, key=len, reverse=True):
+            found = _VALUE.fullmatch(self.where.removeprefix(name)) if self.where.startswith(name) else None
+            if found is not None:
+                return name, found["value"]
+        return "", ""
 
     def _label_seen(self, results: Results) -> bool:
         return any(fnmatch.fnmatchcase(machine, self.where) for machine in results.machines)
@@ -92,11 +97,9 @@ class Demand:
         """Is ``seen`` a machine that is meant?"""
         if not self.where or fnmatch.fnmatchcase(seen.machine, self.where):
             return True
-        wanted = _VARIABLE.fullmatch(self.where)
-        if wanted is None or seen.emulated:
-            return False
-        value: Value | None = dict(seen.hardware).get(wanted["name"])
-        return value is not None and str(value) == wanted["value"]
+        hardware = dict(seen.hardware)
+        name, value = self._wanted(hardware)
+        return bool(name) and not seen.emulated and str(hardware[name]) == value
 
     def lacks(self, item: Item) -> str:
         """Why ``item``, which is hit, does not meet it."""

@@ -102,6 +102,10 @@ def read_waivers(
         if name not in partitions:
             raise entry.fail(f"unknown partition {brief(name)}; {known(name, partitions)}", "partition")
         entry.where = f"waiver of {name!r}"
+        if partitions[name].illegal:
+            raise entry.fail(
+                "expected a partition that must be hit, got one that is illegal: nothing to waive", "partition"
+            )
         entry.only("partition", "reason", "expires")
         waiver = Waiver(name, entry.name("reason"), entry.date("expires"), entry.line())
         if str(waiver) in found:

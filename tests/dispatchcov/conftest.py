@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 
@@ -9,3 +10,5 @@ import dispatchcov
 
 for found in pkgutil.walk_packages(dispatchcov.__path__, "dispatchcov."):
     importlib.import_module(found.name)
+with contextlib.suppress(ImportError):  # a second import of torch ends in a segmentation fault
+    importlib.import_module("torch")

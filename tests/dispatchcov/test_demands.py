@@ -116,6 +116,15 @@ def test_a_machine_that_emulates_another_is_not_the_other() -> None:
     assert because("ragged checked on cpu*", *rows) == []
 
 
+def test_names_and_values_of_hardware_as_they_come() -> None:
+    rows = (seen(H200, chip="H 200", observed=1),)
+    assert because("ragged observed on chip=H 200", *rows) == because("ragged on chip_H 200", *rows) == []
+    assert because("ragged on chip=A100", *rows)
+    demand = Demand("x on cc_major_9", "x", where="cc_major_9")
+    assert demand.at(Seen("gpu", (("cc", 7), ("cc_major", 9)), 1, ()))
+    assert not demand.at(Seen("gpu", (("cc", 7), ("cc_major", 8)), 1, ()))
+
+
 def test_a_partition_that_is_not_hit_is_missed_wherever_it_was_asked() -> None:
     assert (
         "demo::scale: required partition only on 120 is elsewhere"

@@ -50,7 +50,7 @@ OTHER = {
     "cross": ('cross = ["dtype"]', 'cross = ["bias"]'),
     "required": ('cross = ["dtype"]', 'cross = ["dtype"]\nrequired = false'),
     "at_least": ('cross = ["dtype"]', 'cross = ["dtype"]\nat_least = 2'),
-    "illegal": ('cross = ["dtype"]', 'cross = ["dtype"]\nillegal = true'),
+    "illegal": ('name = "big"', 'name = "small"\nrule = "plain"\nillegal = true\n[[partition]]\nname = "big"'),
     "evidence": ('cross = ["dtype"]', 'cross = ["dtype"]\nevidence = ["checked"]'),
     "order of rules": (
         '[[rule]]\nname = "plain"\nkernel = "Plain"\n',

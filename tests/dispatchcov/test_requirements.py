@@ -20,7 +20,8 @@ SECOND_PARTITION = '\n[[partition]]\nname = "big"\nrule = "plain"'
 
 
 def partition(*lines: str) -> Partition:
-    return parse_table(changed((CROSS, "\n".join(lines)))).partitions[0]
+    text = changed((CROSS, "\n".join(lines))).partition("[[waiver]]")[0]
+    return parse_table(text).partitions[0]
 
 
 def test_all_of_a_partition() -> None:
@@ -105,6 +106,13 @@ def test_mistakes_in_a_partition(old: str, new: str, line: int, message: str) ->
     with pytest.raises(TableError) as error:
         parse_table(changed((old, new)))
     assert str(error.value).startswith(f"<table>:{line}: partition 'big': {message}")
+
+
+def test_what_must_not_be_hit_needs_no_waiver() -> None:
+    with pytest.raises(
+        TableError, match="waiver of 'big': expected a partition that must be hit, got one that is illegal"
+    ):
+        parse_table(changed((CROSS, "illegal = true")))
 
 
 @pytest.mark.parametrize(("old", "new", "line", "message"), WAIVER, ids=range(len(WAIVER)))

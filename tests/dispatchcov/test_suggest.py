@@ -73,7 +73,7 @@ at_least = 3
 
 def test_as_many_inputs_as_a_partition_needs_other_ones_first(pytester: pytest.Pytester) -> None:
     of = parse_table(AT_LEAST + ONE, source="small.toml")
-    given = {"N": 5, "aligned": True, "dtype": "float16"}
+    given: dict[str, Any] = {"N": 5, "aligned": True, "dtype": "float16"}
     found = suggested(of, given, measures=("partitions",))
     ragged = [f for f in found if f["N"] % 4]
     places = [(False, "float16"), (False, "float32"), (True, "float16")]
