@@ -180,6 +180,8 @@ def plot(figures: dict[str, float | None], path: str) -> None:
     axes.margins(x=0.18)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#808080")
     for part in (axes.xaxis, axes.yaxis):
         part.label.set_color("#808080")
         axes.tick_params(colors="#808080")

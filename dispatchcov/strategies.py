@@ -70,7 +70,11 @@ def inputs(
 
 
 def covering(table: Table, *, largest: int | Mapping[str, int] = LARGEST) -> SearchStrategy[Facts]:
-    """Facts of ``table``, each feasible region as often as any other; shrinks to the first region."""
+    """Facts of ``table``: first a feasible region, each with the same chance, then an input of it; shrinks to the first.
+
+    Hypothesis repeats and varies what it has drawn before, so counts differ, and of many regions some stay out in a short
+    run; to be sure of each, parametrise over the regions and draw ``inputs(table, region=...)``.
+    """
     st: Any = import_module("hypothesis.strategies")
     found = [region for region in Space.of(table).regions if region.witness is not None and region.rule is not None]
     drawing = _Drawing(table, largest)
