@@ -70,10 +70,10 @@ def inputs(
 
 
 def covering(table: Table, *, largest: int | Mapping[str, int] = LARGEST) -> SearchStrategy[Facts]:
-    """Facts of ``table``: first a feasible region, each with the same chance, then an input of it; shrinks to the first.
+    """Facts of ``table``: a feasible region, each with the same chance, then an input of it; shrinks to the first.
 
-    Hypothesis repeats and varies what it has drawn before, so counts differ, and of many regions some stay out in a short
-    run; to be sure of each, parametrise over the regions and draw ``inputs(table, region=...)``.
+    Hypothesis repeats and varies what it has drawn before, so counts differ, and of many regions some stay out in a
+    short run; to be sure of each, parametrise over the regions and draw ``inputs(table, region=...)``.
     """
     st: Any = import_module("hypothesis.strategies")
     found = [region for region in Space.of(table).regions if region.witness is not None and region.rule is not None]

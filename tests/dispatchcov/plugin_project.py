@@ -18,10 +18,23 @@ def scale(n, aligned=True, dtype="float16"):
         return 2 * n
 """
 
+GREEN = """
+import pytest
+from operator_under_test import scale
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_aligned(dtype):
+    assert scale(4, dtype=dtype) == pytest.approx(8)
+def test_ragged():
+    assert scale(3) == 6
+"""
+
+ONLY_ALIGNED = GREEN.split("def test_ragged")[0]
+
 ENVIRONMENT = ("DISPATCHCOV_RUN", "DISPATCHCOV_DATA", "DISPATCHCOV_TABLE", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER")
 
 
-def make(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """The project, free of what the pytest around it set in the environment."""
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)

@@ -10,7 +10,7 @@ import pytest
 
 from dispatchcov.report.json import schema
 from tests.dispatchcov.build import SMALL
-from tests.dispatchcov.test_pytest_plugin import project, run
+from tests.dispatchcov.plugin_project import project, run
 
 __all__ = ["project"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dispatchcov import store
-from tests.dispatchcov.test_pytest_plugin import GREEN, project, run
+from tests.dispatchcov.plugin_project import GREEN, project, run
 
 __all__ = ["project"]
 

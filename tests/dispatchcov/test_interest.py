@@ -11,7 +11,9 @@ from dispatchcov.load import parse_table
 from dispatchcov.mutate import Mutation
 from dispatchcov.recorder import Recorder
 from dispatchcov.results import Results
-from tests.dispatchcov.plugin_project import make, run, table
+from tests.dispatchcov.plugin_project import project, run, table
+
+__all__ = ["project"]
 
 TEXT = """
 [table]
@@ -88,8 +90,7 @@ def test_many():
 """
 
 
-def test_pytest_keeps_them(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = make(pytester, monkeypatch)
+def test_pytest_keeps_them(project: pytest.Pytester) -> None:
     run(project, "--dispatch-report=json:out.json", test_x=MANY)
     (row, *_) = (row for row in store.load(project.path / ".dispatchcov").rows if row.vector & 1)
     assert len(row.inputs) >= 3

@@ -11,60 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.dispatchcov.build import SMALL
+from tests.dispatchcov.plugin_project import GREEN, ONLY_ALIGNED, bins, project, report, run, run_apart
 
-OPERATOR = """
-import dispatchcov
-TABLE = dispatchcov.load_table("small.toml")
-def scale(n, aligned=True, dtype="float16"):
-    decision = TABLE.decide(N=n, aligned=aligned, dtype=dtype)
-    with decision.launch():
-        return 2 * n
-"""
-
-GREEN = """
-import pytest
-from operator_under_test import scale
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_aligned(dtype):
-    assert scale(4, dtype=dtype) == pytest.approx(8)
-def test_ragged():
-    assert scale(3) == 6
-"""
-
-ONLY_ALIGNED = GREEN.split("def test_ragged")[0]
-
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with an operator of two kernels."""
-    for name in ("DISPATCHCOV_RUN", "DISPATCHCOV_DATA", "PYTEST_CURRENT_TEST"):
-        monkeypatch.delenv(name, raising=False)
-    pytester.makefile(".toml", small=SMALL)
-    pytester.makepyfile(operator_under_test=OPERATOR)
-    pytester.syspathinsert()
-    return pytester
-
-
-def run(project: pytest.Pytester, *arguments: str, **files: str) -> pytest.RunResult:
-    if files:
-        project.makepyfile(**files)
-    return project.runpytest("-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments)
-
-
-def run_apart(project: pytest.Pytester, *arguments: str, **files: str) -> pytest.RunResult:
-    """In a process of its own, for runs that fork, are killed or have workers."""
-    project.makepyfile(**files)
-    return project.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments)
-
-
-def report(project: pytest.Pytester) -> dict[str, object]:
-    loaded: dict[str, object] = json.loads((project.path / "out.json").read_text())
-    return loaded
-
-
-def bins(project: pytest.Pytester) -> dict[str, str]:
-    table = report(project)["tables"]["demo::scale"]  # type: ignore[index]
-    return {f"{entry['name']} {entry['bin']}".strip(): entry["state"] for entry in table["partitions"]}
+__all__ = ["project"]
 
 
 def test_all_partitions_hit(project: pytest.Pytester) -> None:
@@ -452,7 +401,7 @@ def test_spawn():
 def test_children_count_under_their_test(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(project.path))
     run_apart(project, "--dispatch-report=json:out.json", test_scale=CHILDREN)
-    table = report(project)["tables"]["demo::scale"]  # type: ignore[index]
+    table = report(project)["tables"]["demo::scale"]
     found = {entry["name"] + entry["bin"]: (entry["hits"], entry["tests"]) for entry in table["partitions"]}
     assert found["vec4dtype=float16"] == (1, ["test_scale.py::test_fork"])
     assert found["ragged"] == (2, ["test_scale.py::test_spawn"])
@@ -498,7 +447,7 @@ def test_a_suite_with_requirements_of_its_own(project: pytest.Pytester, monkeypa
     tests = CHILDREN.replace("o.scale(3); o.scale(3)", "o.scale(8192)") + "def test_big(): scale(4096)\n"
     result = run_apart(project, "--dispatch-table=own.toml", "--dispatch-report=json:out.json", test_scale=tests)
     assert result.ret == 0
-    table = report(project)["tables"]["demo::scale"]  # type: ignore[index]
+    table = report(project)["tables"]["demo::scale"]
     found = {entry["name"]: (entry["hits"], entry["tests"]) for entry in table["partitions"]}
     assert found == {"big": (2, ["test_scale.py::test_big", "test_scale.py::test_spawn"])}
     both = (

@@ -9,14 +9,11 @@ import re
 import pytest
 
 from dispatchcov import store
-from tests.dispatchcov.plugin_project import make, reached_by, report, run, run_apart, table
+from tests.dispatchcov.plugin_project import project, reached_by, report, run, run_apart, table
+
+__all__ = ["project"]
 
 JSON = "--dispatch-report=json:out.json"
-
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    return make(pytester, monkeypatch)
 
 
 def needs(name: str) -> pytest.MarkDecorator:

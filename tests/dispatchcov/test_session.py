@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchcov.test_pytest_plugin import GREEN, ONLY_ALIGNED, bins, project, run, run_apart
+from tests.dispatchcov.plugin_project import GREEN, ONLY_ALIGNED, bins, project, run, run_apart
 
 __all__ = ["project"]
 
