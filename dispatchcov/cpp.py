@@ -77,7 +77,8 @@ def check(path: str, table: Table) -> None:
         number, digest, name = made["format"], str(made["digest"]), str(made["namespace"])
     except (ValueError, TypeError, LookupError):
         raise UsageError(f"{path}: expected a header of dispatchcov cpp --generate, got another file") from None
-    again = f"run dispatchcov cpp --generate {table.source} -o {path}"
+    own = "" if name == namespace(table.op) else f" --namespace {name}"
+    again = f"run dispatchcov cpp --generate {table.source} -o {path}{own}"
     if digest != table.digest:
         got = f"digest {table.digest[:12]}, got a header made from {digest[:12]}"
         raise DigestError(f"{path}: expected a header made from {table.source}, {got}; {again}")

@@ -338,6 +338,7 @@ def test_a_header_is_checked_against_its_table(tmp_path: Path, capsys: pytest.Ca
     assert status == 1
     wanted = f"{header}: expected a header made from {table}, digest {load_table(table).digest[:12]}, "
     assert err.startswith(f"dispatchcov: {wanted}got a header made from {digest}; run dispatchcov cpp --generate")
+    assert err.rstrip().endswith(f"-o {header} --namespace a::b")
     write(table, f"# only a comment\n{SMALL}")
     assert "the text of the table has changed" in command("--check", header, table)[2]
     write(table, SMALL)
