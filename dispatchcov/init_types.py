@@ -17,6 +17,12 @@ from dispatchcov.init_names import Names
 from dispatchcov.init_translate import SYMBOL, UNSIGNED
 
 ORDER = ("<", "<=", ">", ">=")
+SIGNED = {"int", "long", "short", "signed", "ssize_t", "ptrdiff_t", "index_t"} | {
+    f"int{bits}_t" for bits in (8, 16, 32, 64)
+}
+TENSOR = re.compile(
+    r"\.(shape\[-?\d+\]|dim\(\)|ndim|numel\(\)|stride\(-?\d+\)|NumDimensions\(\))$"
+)  # int64_t in ATen and the like
 ROUNDING = {"t/": "//", "t%": "%"}
 
 
@@ -28,6 +34,7 @@ class Types:
         self.numbers = names.numbers()
         self.kinds: dict[str, str] = {}
         self.unsigned: set[str] = set()
+        self.signed: set[str] | None = set() if names.cpp else None  # of None nothing wraps around
         self.nonnegative: set[str] = set()
         self.listed: set[str] = set()
         self.values: dict[str, list[str]] = {}
@@ -54,6 +61,8 @@ class Types:
         if words & UNSIGNED:
             self.unsigned.add(key)
             self.nonnegative.add(key)
+        elif self.signed is not None and words & SIGNED:
+            self.signed.add(key)
         if "*" in plain and plain not in ("char *", "char*"):
             return
         if plain in ("bool", "int", "str"):
@@ -195,9 +204,21 @@ class Types:
                 return ex.Compare(op, ex.Bin("%", self._replace(left.left), self._replace(left.right)), ex.Const(0))
             case ex.Bin(op="t/" | "t%"):
                 return self._rounding(expr)
-            case ex.Bin(op="-") | ex.Neg() if self.unsigned & _deep(expr, self.lets):
-                raise UntranslatedError("a difference of unsigned integers wraps around")
+            case ex.Bin(op="-") | ex.Neg() if unsure := self._may_wrap(expr):
+                raise UntranslatedError(unsure)
         return ex.rebuild(expr, [self._replace(part) for part in ex.children(expr)])
+
+    def _may_wrap(self, expr: ex.Expr) -> str:
+        """Why ``expr``, a difference or an opposite, may wrap around; "" if it does not."""
+        read = _deep(expr, self.lets)
+        if self.unsigned & read:
+            return "a difference of unsigned integers wraps around"
+        if self.signed is None:
+            return ""
+        unknown = sorted(key for key in read - self.signed - self.lets.keys() if not TENSOR.search(key))
+        return (
+            f"a difference with {unknown[0]}, whose type is not seen: unsigned integers wrap around" if unknown else ""
+        )
 
     def _number(self, symbol: str) -> int:
         if syn.last(symbol) in self.numbers:

@@ -321,6 +321,8 @@ def test_cpp_enumerations_have_all_their_values() -> None:
 
 CPP_LEFT = [
     ("n - M > 3", "a difference of unsigned integers wraps around"),
+    ("x->M - K > 3", "a difference with x.M, whose type is not seen: unsigned integers wrap around"),
+    ("s.size() - K > 3", "a difference with s.size(), whose type is not seen"),
     ("K / (M - 3) > 1", "a division by what may be negative"),
     ("K % -8 == 1", "a division by what may be negative"),
     ("M > 0.5f", "not in the predicate language"),
