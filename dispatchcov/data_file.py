@@ -17,7 +17,7 @@ from dispatchcov.expr import Value
 from dispatchcov.records import Data, Inputs, Shard
 from dispatchcov.untrusted import open_regular, reason
 
-FORMAT = 1
+FORMAT = 2  # 1 had no kernel time
 APPLICATION = 0x44437631  # "DCv1", where SQLite keeps whose file it is; ``user_version`` is the format
 MAX_BYTES = 1 << 30
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatchcov.flight import BEGUN, ENTRIES, ENTRY, FACTS, RAISED, RETURNED, SIZE, WORDS, Flight, launches
+from dispatchcov.flight import BEGUN, ENTRIES, FACTS, RAISED, RETURNED, SIZE, WORDS, Flight, launches
 from dispatchcov.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.shard import COMPANIONS
@@ -191,7 +191,3 @@ def test_erasing_takes_the_ring_along(tmp_path: Path) -> None:
     assert erase(path) == 1 + len(COMPANIONS)
     assert list(tmp_path.iterdir()) == []
     assert shards_beside(path) == []
-
-
-def test_the_ring_is_as_long_as_said() -> None:
-    assert ENTRY * ENTRIES == SIZE

@@ -291,9 +291,9 @@ def test_a_foreign_file_is_refused_and_left_alone(path: str, tmp_path: Path, kin
 
 
 CHANGES = {
-    "later": ("PRAGMA user_version=2", "data file format 1, got 2; a later version of dispatchcov wrote it"),
-    "earlier": ("PRAGMA user_version=0", "expected data file format 1, got 0"),
-    "view": ("CREATE VIEW more AS SELECT 1", "the tables of data file format 1, got a difference in 'CREATE VIEW"),
+    "later": ("PRAGMA user_version=3", "data file format 2, got 3; a later version of dispatchcov wrote it"),
+    "earlier": ("PRAGMA user_version=1", "expected data file format 2, got 1"),
+    "view": ("CREATE VIEW more AS SELECT 1", "the tables of data file format 2, got a difference in 'CREATE VIEW"),
     "trigger": ("CREATE TRIGGER t AFTER INSERT ON rows BEGIN SELECT 1; END", "got a difference in 'CREATE TRIGGER"),
     "column": ("ALTER TABLE rows ADD COLUMN more", "got a difference in"),
     "no table": ("DROP TABLE outcomes", "got a difference in 'CREATE TABLE outcomes"),
