@@ -29,6 +29,7 @@ class Counting(Protocol):
     """What a decision needs of the recorder that counts it."""
 
     observer: Observer | None
+    journal: Any
     flight: Flight | None
 
     @property
@@ -136,4 +137,8 @@ class RecordedDecision(Decision):
         if self.flight is not None:
             self.flight.end(self.number, RETURNED if kind is None else RAISED)
         if kind is None:
-            recorder.attest(self, LAUNCHED)
+            cell = self.cell
+            if cell.plain and decide.ONE_AT_A_TIME:  # no call from here to the count: see generate
+                recorder.journal.counts[cell.slot + LAUNCHED] += 1
+            else:
+                recorder.attest(self, LAUNCHED)

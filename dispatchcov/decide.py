@@ -113,7 +113,7 @@ class Recording(Protocol):
 
 
 # Between two calls no other thread runs and no signal is handled, if there is a global interpreter lock.
-_ONE_AT_A_TIME: bool = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+ONE_AT_A_TIME: bool = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 _views: weakref.WeakSet[View] = weakref.WeakSet()
 _active: Recording | None = None
@@ -186,7 +186,7 @@ class View:
         else:
             view = recorder.judged(self)
             names["_note"] = functools.partial(recorder.note, self)
-            names["_record"] = view._names["_count"] if _ONE_AT_A_TIME else view.note
+            names["_record"] = view._names["_count"] if ONE_AT_A_TIME else view.note
         names["_on"] = recorder is not None
 
     def bind(self, cells: Mapping[tuple[Value, ...], Any], counts: Sequence[int], kind: type[Decision]) -> None:

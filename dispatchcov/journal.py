@@ -111,6 +111,8 @@ class Journal:
     def close_context(self, context: Context) -> None:
         """Write the final counts of ``context``, whose slots are then no longer its own."""
         cells = [cell for cell in context.cells if cell.slot >= 0]
+        for cell in cells:
+            cell.plain = False  # a launch that ends from now on waits for the recorder
         if cells:
             self.append(self._close_lines(context, cells))
         context.closed = True

@@ -154,6 +154,8 @@ class Recorder:
         self._unbind()
         for earlier in (context, *self._ending):
             earlier.closed = True
+            for cell in earlier.cells:
+                cell.plain = False
         if self.shard is not None:
             self.shard.release()
         self._reset(context.test, context.phase)
@@ -285,6 +287,8 @@ class Recorder:
             cell = Cell(self.context, view, facts, kernel)
             if not self.journal.free:
                 self._unbind()
+                for other in self.context.cells:
+                    other.plain = False
             self.journal.place(cell)
             self.context.cells.append(cell)
             cells[key] = cell
