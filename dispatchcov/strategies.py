@@ -3,12 +3,16 @@
 Inputs are drawn by construction: a box of classes, then a class of each variable, then a value of the class. Nothing is
 filtered but boxes that ask something of a predicate over several variables. They shrink to the smallest witness. Each
 input is an event, its region, in Hypothesis' statistics and observability.
+
+Every choice of an input has a label of its own, for Hypothesis makes several examples of one by copying what one label
+drew over another draw of that label: the region would stay the same in all of them, and many regions would not come.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +32,10 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 Facts = dict[str, Value]
+Draw = Callable[..., Any]
 LARGEST = 1 << 16
 MAX_BOXES = 4096
-MANY = (1 << 20) - 1
+REGION, INPUT, BOX, FACTS, AXES = range(5)
 
 __all__ = ["LARGEST", "covering", "inputs"]
 
@@ -72,16 +77,19 @@ def inputs(
 def covering(table: Table, *, largest: int | Mapping[str, int] = LARGEST) -> SearchStrategy[Facts]:
     """Facts of ``table``: a feasible region, each with the same chance, then an input of it; shrinks to the first.
 
-    Hypothesis repeats and varies what it has drawn before, so counts differ, and of many regions some stay out in a
-    short run; to be sure of each, parametrise over the regions and draw ``inputs(table, region=...)``.
+    To reach all of ``n`` regions takes some ``n * (log(n) + 3)`` examples, as with any even draw; for each of them in
+    fewer, parametrise over the regions and draw ``inputs(table, region=...)``. Beside several things of one kind (two
+    integers, say) the counts differ more: Hypothesis copies one of those over the other, and keeps the facts.
     """
-    st: Any = import_module("hypothesis.strategies")
     found = [region for region in Space.of(table).regions if region.witness is not None and region.rule is not None]
     drawing = _Drawing(table, largest)
-    # Hypothesis leaves out numbers of a short range for long: a long one stands for it.
-    places = _one_of(range(len(found)), st)
-    drawn: SearchStrategy[Facts] = places.flatmap(functools.cache(lambda place: drawing.region(found[place])))
-    return drawn
+    region = functools.cache(lambda place: drawing.region(found[place]))
+
+    def facts_of_any_region(draw: Draw) -> Facts:
+        facts: Facts = draw(region(draw(_even(len(found)), REGION)), INPUT)
+        return facts
+
+    return _composite(facts_of_any_region)
 
 
 def _region(table: Table, region: str | int | Region) -> Region:
@@ -108,15 +116,16 @@ class _Drawing:
         return self.strategy([region.rule], condition)
 
     def strategy(self, rules: Sequence[int | None], condition: Formula) -> SearchStrategy[Facts]:
-        st: Any = import_module("hypothesis.strategies")
         found = [box for rule in rules for box in self.of(rule, condition)]
         if not found:
             raise UsageError(f"inputs: no input of {self.table.op} is known to be there")
         ordered = sorted(found, key=lambda box: self.boxes.point(box).key)
-        strategy: SearchStrategy[Facts] = _one_of(ordered, st).flatmap(
-            lambda box: self.inside(box, st, set(rules), condition)
-        )
-        return strategy.map(self.event)
+        inside = functools.cache(lambda box: self.inside(box, set(rules), condition))
+
+        def facts(draw: Draw) -> Facts:
+            return self.event(draw(inside(ordered[draw(_choice(len(ordered)), BOX)]), FACTS))
+
+        return _composite(facts)
 
     def of(self, rule: int | None, condition: Formula) -> list[int]:
         """The boxes of what ``rule`` (None: no rule) takes where ``condition`` holds; of too many, the smallest's."""
@@ -145,12 +154,18 @@ class _Drawing:
             box = axis.only(box, [(item.true, item.undefined) for item in axis.classes].index(outcomes))
         return [box]
 
-    def inside(self, box: int, st: Any, rules: set[int | None], condition: Formula) -> SearchStrategy[Facts]:
-        values: Any = st.tuples(*(self.on(axis, box, st) for axis in self.boxes.axes))
-        drawn: Any = values.map(lambda drawn: dict(zip(self.table.names, drawn, strict=True)))
+    def inside(self, box: int, rules: set[int | None], condition: Formula) -> SearchStrategy[Facts]:
+        ways = [self.on(axis, box) for axis in self.boxes.axes]
+
+        def values(draw: Draw) -> Facts:
+            found = (way(draw, AXES + 3 * place) for place, way in enumerate(ways))
+            return dict(zip(self.table.names, found, strict=True))
+
+        drawn: Any = _composite(values)
         if self.boxes.point(box).real and not any(opaque.mask & ~box for opaque in self.boxes.opaque):
             strategy: SearchStrategy[Facts] = drawn
             return strategy
+        st: Any = import_module("hypothesis.strategies")
         real = Space.of(self.table).real(box)
         fits = drawn.filter(lambda facts: self.fits(facts, rules, condition))
         mixed: SearchStrategy[Facts] = fits if real is None else st.one_of(st.just(real), fits)
@@ -163,23 +178,29 @@ class _Drawing:
             return False
         return path(self.table, vector)[0] in rules and holds(condition, vector)
 
-    def on(self, axis: Axis, box: int, st: Any) -> SearchStrategy[Value]:
-        """A value of one of the classes that ``box`` allows; the smallest value of the smallest class comes first."""
+    def on(self, axis: Axis, box: int) -> Callable[[Draw, int], Value]:
+        """Draws a value of a class that ``box`` allows, of three choices; of zeros, the smallest value of all."""
         variable = axis.variable
         chosen = [axis.classes[place] for place in axis.chosen(box)]
         if variable.values:
             members = sorted((v for item in chosen for v in item.members), key=lambda value: rank(variable, value))
-            strategy: SearchStrategy[Value] = st.tuples(_one_of(members, st), _place(st)).map(lambda pair: pair[0])
-            return strategy
+            return lambda draw, label: members[draw(_choice(len(members)), label)]
         ways = once(self.table, _Runs).of(axis)
         limit = self.largest if isinstance(self.largest, int) else self.largest.get(variable.name, LARGEST)
         found = [run for item in chosen for run in ways[item.true, item.undefined]]
         found.sort(key=lambda run: rank(variable, run.first))
         inner = [run for number, run in enumerate(found) if not number or abs(run.first) <= limit]
-        drawn: SearchStrategy[Value] = st.tuples(_one_of(inner, st), _place(st)).map(
-            lambda p: _value(p[0], p[1], limit)
-        )
-        return drawn
+
+        def integer(draw: Draw, label: int) -> int:
+            run = inner[draw(_choice(len(inner)), label)]
+            last = max(0, (limit - abs(run.first)) // abs(run.step))
+            if run.length is not None:
+                last = min(run.length - 1, last)
+            kind: int = draw(_choice(10), label + 1)
+            begin, end = _PARTS.get(kind, slice(None)).indices(last + 1)[:2]
+            return run.first + run.step * int(draw(_integers(begin, end - 1), label + 2))
+
+        return integer
 
     def event(self, facts: Facts) -> Facts:
         """Say in Hypothesis' statistics which region ``facts`` are in."""
@@ -204,23 +225,29 @@ class _Runs:
         return self._runs[name]
 
 
-# Hypothesis prefers fewer choices before smaller ones: each value costs the same number of them, so that it shrinks to
+# Hypothesis prefers fewer choices before smaller ones: each input costs the same number of them, so that it shrinks to
 # the smallest value and not to a class that has only one.
 
 
-def _one_of(items: Sequence[Any], st: Any) -> Any:
-    """One of ``items``, of any number; shrinks to the first."""
-    return st.integers(0, MANY).map(lambda n: items[n % len(items)])
+_PARTS = {6: slice(2), 7: slice(2), 8: slice(-2, None), 9: slice(-2, None)}
+"""Of a run the two values at an end, whose choice is that of the same value of the whole run: so they shrink, too."""
 
 
-def _place(st: Any) -> Any:
-    """Where in a run: how far from its first value, or at one of its ends."""
-    return st.one_of(st.integers(0, MANY), st.booleans())
+def _integers(smallest: int, largest: int) -> Any:
+    return import_module("hypothesis.strategies").integers(smallest, largest)
 
 
-def _value(run: Run, place: int | bool, limit: int) -> int:
-    """The value of ``run`` at ``place``, by magnitude not above ``limit`` but for the first."""
-    last = max(0, (limit - abs(run.first)) // abs(run.step))
-    if run.length is not None:
-        last = min(run.length - 1, last)
-    return run.first + run.step * (place * last if isinstance(place, bool) else place % (last + 1))
+def _choice(length: int) -> Any:
+    """One of ``length`` places."""
+    return _integers(0, length - 1)
+
+
+def _even(length: int) -> Any:
+    """One of ``length`` places, each with the same chance: of integers, Hypothesis prefers the small and the last."""
+    drawn = import_module("hypothesis.strategies").binary(min_size=8, max_size=8)
+    return drawn.map(lambda some: zlib.crc32(some) % length if any(some) else 0)
+
+
+def _composite(drawn: Callable[[Draw], Facts]) -> SearchStrategy[Facts]:
+    strategy: SearchStrategy[Facts] = import_module("hypothesis.strategies").composite(drawn)()
+    return strategy
