@@ -9,10 +9,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Protocol
 
-from dispatchcov import decide
+from dispatchcov import decide, generate
 from dispatchcov.decide import Decision, View
 from dispatchcov.expr import Value
-from dispatchcov.flight import RAISED, RETURNED, Flight
+from dispatchcov.flight import ENTRIES, ENTRY, LAST, RAISED, RETURNED, STATE, Flight
 from dispatchcov.shard import WIDTH
 
 SELECTED, LAUNCHED, OBSERVED, CHECKED = range(WIDTH)
@@ -123,7 +123,7 @@ class RecordedDecision(Decision):
         recorder = cell.context.recorder
         self.flight = flight = recorder.flight
         if flight is not None:
-            self.number = flight.begin(cell.view.pack, cell.id, self.values)
+            self.number = cell.view.begin(flight, cell.id, self.values)
         if recorder.observer is not None:
             recorder.observer.enter(self)
         return self
@@ -134,11 +134,15 @@ class RecordedDecision(Decision):
         recorder = self.cell.context.recorder
         if recorder.observer is not None:
             recorder.observer.leave()
-        if self.flight is not None:
-            self.flight.end(self.number, RETURNED if kind is None else RAISED)
+        flight = self.flight
+        try:
+            if flight is not None and flight.number - self.number < ENTRIES:  # else its entry is overwritten
+                flight.map[(self.number & LAST) * ENTRY + STATE] = RETURNED if kind is None else RAISED
+        except ValueError:  # another thread closed it
+            pass
         if kind is None:
             cell = self.cell
-            if cell.plain and decide.ONE_AT_A_TIME:  # no call from here to the count: see generate
+            if cell.plain and generate.ONE_AT_A_TIME:  # no call from here to the count: see generate
                 recorder.journal.counts[cell.slot + LAUNCHED] += 1
             else:
                 recorder.attest(self, LAUNCHED)

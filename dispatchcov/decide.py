@@ -11,7 +11,6 @@ import contextlib
 import functools
 import os
 import platform
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from dispatchcov import generate
 from dispatchcov.errors import FactsError, UndefinedError, UntotalError
 from dispatchcov.explain import explain
 from dispatchcov.expr import Value, evaluate, may_divide_by_zero
-from dispatchcov.flight import Pack
+from dispatchcov.flight import Begin
 from dispatchcov.formula import blame, holds, leaves, settle
 from dispatchcov.parts import Predicate, Rule, show
 
@@ -112,9 +111,6 @@ class Recording(Protocol):
     def judged(self, view: View) -> View: ...
 
 
-# Between two calls no other thread runs and no signal is handled, if there is a global interpreter lock.
-ONE_AT_A_TIME: bool = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
-
 _views: weakref.WeakSet[View] = weakref.WeakSet()
 _active: Recording | None = None
 _lock = threading.RLock()
@@ -149,9 +145,9 @@ class View:
 
     :meth:`of` makes it, under the lock of :func:`activate`: a view knows which recorder is on from its first decision.
     ``vector`` gives the outcomes of all predicates for facts in the order of the table's variables, ``hardware`` those
-    of them that are hardware, ``pack`` writes an entry of the flight recorder, ``extend`` widens bounds; ``ranged`` are
-    the positions of the integers that do not list their values. A view that is bound counts decisions for known cells
-    by itself, all others through the recorder.
+    of them that are hardware, ``begin`` writes a launch into the flight recorder, ``extend`` widens bounds; ``ranged``
+    are the positions of the integers that do not list their values. A view that is bound counts decisions for known
+    cells by itself, all others through the recorder.
     """
 
     def __init__(self, table: Table, machine: str) -> None:
@@ -168,7 +164,7 @@ class View:
         vars(self.decide).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=COMPILED)
         self.vector: Callable[[tuple[Value, ...]], int] = names["_vector"]
         self.hardware: Callable[[tuple[Value, ...]], tuple[Value, ...]] = names["_hardware"]
-        self.pack: Pack = names["_pack"]
+        self.begin: Begin = names["_begin"]
         self.extend: Callable[[list[Any], list[Any], tuple[Value, ...]], None] = names["_extend"]
         self.ranged = tuple(table.names.index(name) for name in generate.ranged(table))
         self.recorder: Recording | None = None
@@ -186,7 +182,7 @@ class View:
         else:
             view = recorder.judged(self)
             names["_note"] = functools.partial(recorder.note, self)
-            names["_record"] = view._names["_count"] if ONE_AT_A_TIME else view.note
+            names["_record"] = view._names["_count"] if generate.ONE_AT_A_TIME else view.note
         names["_on"] = recorder is not None
 
     def bind(self, cells: Mapping[tuple[Value, ...], Any], counts: Sequence[int], kind: type[Decision]) -> None:

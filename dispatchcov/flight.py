@@ -15,6 +15,7 @@ import itertools
 import mmap
 import os
 import struct
+import sys
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,14 +30,15 @@ WORDS = 32
 ENTRY = WORDS * 8
 LAST = ENTRIES - 1
 SIZE = ENTRIES * ENTRY
+STATE = 2 * 8 + (7 if sys.byteorder == "big" else 0)  # the byte of an entry that tells its state
 FACTS = WORDS - 4
 FLIGHT = ".flight"
 STATES = BEGUN, RETURNED, RAISED = range(1, 4)
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _NO_FACTS = struct.Struct("@4q")
 
-Pack = Callable[[mmap.mmap, int, int, int, "tuple[Value, ...] | None"], None]
-"""Writes an entry: buffer, place, number, cell, facts (the ``pack`` of a view)."""
+Begin = Callable[["Flight", int, "tuple[Value, ...] | None"], int]
+"""A launch of a row with facts begins: writes its entry and returns its number (the ``begin`` of a view)."""
 
 
 def entry(count: int) -> struct.Struct:
@@ -57,49 +59,39 @@ def reserve(fd: int, start: int, size: int) -> None:
 
 
 class Flight:
-    """Writes the ring into the new file ``path``; raises :class:`OSError` if there is no room for it."""
+    """Writes the ring into the new file ``path``; raises :class:`OSError` if there is no room for it.
+
+    ``map`` is the file, ``number`` that of the last launch; where threads run at one time, numbers come from ``next``.
+    """
+
+    __slots__ = ("map", "next", "number", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
             reserve(fd, 0, SIZE)
-            self._map = mmap.mmap(fd, SIZE)
+            self.map = mmap.mmap(fd, SIZE)
         except BaseException:
             os.unlink(path)
             raise
         finally:
             os.close(fd)
-        self._words = memoryview(self._map).cast("q")
-        self._numbers = itertools.count(1)
+        self.number = 0
+        self.next = itertools.count(1).__next__
 
-    def begin(self, pack: Pack, cell: int, facts: tuple[Value, ...] | None) -> int:
-        """A launch of row ``cell`` begins; ``pack`` is its view's. Returns its number, for :meth:`end`."""
-        number = next(self._numbers)
-        try:
-            pack(self._map, (number & LAST) * ENTRY, number, cell, facts)
-        except (struct.error, TypeError, ValueError):
-            with contextlib.suppress(TypeError, ValueError):  # another thread closed it
-                _NO_FACTS.pack_into(self._map, (number & LAST) * ENTRY, number, cell, BEGUN, 0)
-        return number
-
-    def end(self, number: int, state: int) -> None:
-        """The launch ``number`` returned or raised."""
-        place = (number & LAST) * WORDS
-        try:
-            if self._words[place] == number:
-                self._words[place + 2] = state
-        except ValueError:  # another thread closed it
-            pass
+    def without_facts(self, number: int, cell: int) -> None:
+        """Write the entry of a launch whose facts do not fit."""
+        with contextlib.suppress(TypeError, ValueError):  # another thread closed it
+            _NO_FACTS.pack_into(self.map, (number & LAST) * ENTRY, number, cell, BEGUN, 0)
 
     def last(self) -> list[Launch]:
         """The launches that the ring holds, oldest first."""
-        return launches(array("q", self._words))
+        return launches(array("q", self.map[:]))
 
     def close(self) -> None:
         """Let go of the file."""
-        self._words.release()
-        self._map.close()
+        self.map.close()
 
 
 @dataclass(frozen=True, slots=True)

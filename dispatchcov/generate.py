@@ -6,13 +6,15 @@ variable of a table can stand in for one of them. The source reads no builtins.
 
 from __future__ import annotations
 
+import struct
+import sys
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from dispatchcov.errors import UntotalError
 from dispatchcov.expr import Value, may_divide_by_zero, to_python
-from dispatchcov.flight import BEGUN, FACTS, entry
+from dispatchcov.flight import BEGUN, ENTRY, FACTS, LAST, entry
 from dispatchcov.formula import Every, Formula, Leaf, Opposite
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from dispatchcov.table import Table
 
 MAX_REMEMBERED = 1 << 16
+# Between two calls no other thread runs and no signal is handled, if there is a global interpreter lock.
+ONE_AT_A_TIME: bool = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def remembered(bits: dict[Value, int], compute: Callable[[Value], int], value: Value) -> int:
@@ -55,6 +59,7 @@ def namespace(
         "min": min,
         "max": max,
         "_KeyError": KeyError,
+        "_NoEntry": (struct.error, TypeError, ValueError),
         "_TypeError": TypeError,
         "_Untotal": UntotalError,
         "_Zero": ZeroDivisionError,
@@ -76,7 +81,7 @@ def source(table: Table) -> str:
     predicates: those over one variable are remembered by its value in ``_bits_<variable>``, where the bit after the
     last predicate says that the value is outside its domain. ``_count`` counts facts that are inside the bounds of a
     plain cell and hands all others to ``_note``; ``_extend`` widens the bounds. ``_hardware`` gives the values of the
-    hardware variables, ``_pack`` writes an entry of the flight recorder.
+    hardware variables, ``_begin`` writes an entry of the flight recorder.
     """
     facts = ", ".join(table.names)
     hardware = "".join(f"{name}, " for name in table.hardware)
@@ -89,7 +94,7 @@ def source(table: Table) -> str:
     remembered = (f"_remembered(_bits_{name}, _outcomes_{name}, {name})" for name in table.names)
     lines += [f"    _v = {' | '.join(remembered)}", *_several(table), "    return _v"]
     lines += ["def _hardware(_facts):", f"    {facts}, = _facts", f"    return ({hardware})"]
-    lines += [*_pack(table, facts), *_count(table, facts, hardware, total), *_extend(table, facts)]
+    lines += [*_begin(table, facts), *_count(table, facts, hardware, total), *_extend(table, facts)]
     for variable in table.variables:
         lines += _outcomes(table, variable)
     return "\n".join([*lines, ""])
@@ -145,15 +150,19 @@ def ranged(table: Table) -> tuple[str, ...]:
     return tuple(variable.name for variable in table.variables if variable.type == "int" and not variable.values)
 
 
-def _pack(table: Table, facts: str) -> list[str]:
-    codes = [f"_code_{v.name}.get({v.name}, -1)" if v.type == "enum" else v.name for v in table.variables][:FACTS]
-    lines = ["def _pack(_map, _place, _number, _cell, _facts):", f"    {facts}, = _facts"]
-    lines.append(f"    _entry(_map, _place, _number, _cell, {BEGUN}, {len(codes)}, {', '.join(codes)})")
-    for variable in table.variables:
-        if variable.type == "enum":
-            places = {value: place for place, value in enumerate(variable.values)}
-            lines.append(f"_code_{variable.name} = {places!r}")
-    return lines
+def _begin(table: Table, facts: str) -> list[str]:
+    """The number is taken as a decision is counted: without a call."""
+    shown = table.variables[:FACTS]
+    places = {v.name: {value: place for place, value in enumerate(v.values)} for v in shown if v.type == "enum"}
+    head = f"_entry(_flight.map, (_number & {LAST}) * {ENTRY}, _number, _cell, {BEGUN}, {len(shown)}, "
+    known = [f"_code_{v.name}[{v.name}]" if v.name in places else v.name for v in shown]
+    others = [f"_code_{v.name}.get({v.name}, -1)" if v.name in places else v.name for v in shown]
+    lines = ["def _begin(_flight, _cell, _facts):"]
+    lines.append(f"    _flight.number = _number = {'_flight.number + 1' if ONE_AT_A_TIME else '_flight.next()'}")
+    lines += ["    try:", f"        {facts}, = _facts", f"        try: {head}{', '.join(known)})"]
+    lines += [f"        except _KeyError: {head}{', '.join(others)})"]
+    lines += ["    except _NoEntry: _flight.without_facts(_number, _cell)", "    return _number"]
+    return lines + [f"_code_{name} = {codes!r}" for name, codes in places.items()]
 
 
 def _count(table: Table, facts: str, hardware: str, total: bool) -> list[str]:

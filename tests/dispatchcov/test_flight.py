@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import threading
 from array import array
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dispatchcov import generate
 from dispatchcov.flight import BEGUN, ENTRIES, FACTS, RAISED, RETURNED, SIZE, WORDS, Flight, launches
 from dispatchcov.load import parse_table
 from dispatchcov.recorder import Recorder
@@ -26,26 +28,32 @@ def words(flight: Flight) -> array[int]:
     return array("q", Path(flight.path).read_bytes())
 
 
-def test_the_ring_holds_the_last_launches_in_order(flight: Flight) -> None:
-    pack = demo().on("m").pack
-    for number in range(1, ENTRIES + 11):
-        assert flight.begin(pack, 1000 + number, (number, number % 2 == 0, "float32", 80)) == number
-    flight.end(ENTRIES + 10, RETURNED)
-    flight.end(ENTRIES + 9, RAISED)
-    flight.end(1, RETURNED)  # overwritten long ago: its successor is not touched
-    kept = launches(words(flight))
-    assert kept == flight.last()
+def end(launch: AbstractContextManager[object], error: type[BaseException] | None = None) -> None:
+    launch.__exit__(error, error() if error else None, None)
+
+
+def test_the_ring_holds_the_last_launches_in_order(tmp_path: Path) -> None:
+    with Recorder(str(tmp_path / "data")) as recorder:
+        begun = [demo().decide(**facts(N=number, dtype="float32", sm=80)).launch() for number in range(1, ENTRIES + 11)]
+        for decision in begun:
+            decision.__enter__()
+        end(begun[-1])
+        end(begun[-2], KeyError)
+        end(begun[9])  # overwritten by the last: that is not touched
+        end(begun[10])  # the oldest that is there
+        assert recorder.flight is not None
+        kept = recorder.flight.last()
+        assert kept == launches(words(recorder.flight))
     assert [launch.number for launch in kept] == list(range(11, ENTRIES + 11))
-    assert [launch.cell for launch in kept] == list(range(1011, ENTRIES + 1011))
-    assert [launch.state for launch in kept] == [BEGUN] * (ENTRIES - 2) + [RAISED, RETURNED]
+    assert [launch.state for launch in kept] == [RETURNED] + [BEGUN] * (ENTRIES - 3) + [RAISED, RETURNED]
     assert kept[1].named(demo()) == {"N": 12, "aligned": True, "dtype": "float32", "sm": 80}
 
 
 def test_facts_that_do_not_fit_are_left_out_and_the_launch_is_kept(flight: Flight) -> None:
-    pack = demo().on("m").pack
-    flight.begin(pack, 1, (1 << 63, True, "float16", 90))
-    flight.begin(pack, 2, (8.5, True, "float16", 90))  # type: ignore[arg-type]
-    flight.begin(pack, 3, (-(1 << 63), False, "int4", 90))
+    begin = demo().on("m").begin
+    begin(flight, 1, (1 << 63, True, "float16", 90))
+    begin(flight, 2, (8.5, True, "float16", 90))  # type: ignore[arg-type]
+    begin(flight, 3, (-(1 << 63), False, "int4", 90))
     first, second, third = flight.last()
     assert (first.cell, first.facts, second.cell, second.facts) == (1, (), 2, ())
     with pytest.raises(ValueError, match="left out"):
@@ -60,7 +68,7 @@ def test_a_table_with_more_variables_than_an_entry_has_room_for(flight: Flight) 
         f'[table]\nop = "wide"\n[variables]\n{variables}[[kernel]]\nname = "k"\n[[rule]]\nname = "r"\nkernel = "k"\n'
     )
     for _ in range(ENTRIES):
-        flight.begin(table.on("m").pack, 7, tuple(range(len(names))))
+        table.on("m").begin(flight, 7, tuple(range(len(names))))
     assert {launch.facts for launch in flight.last()} == {tuple(range(FACTS))}
     assert flight.last()[0].named(table) == {name: i for i, name in enumerate(names[:FACTS])}
 
@@ -74,28 +82,41 @@ def test_what_is_no_entry_is_left_out() -> None:
     assert launches(ring[: WORDS + 2]) == launches(ring[:WORDS])
 
 
-def test_a_ring_that_was_closed_by_another_thread_takes_no_more(flight: Flight) -> None:
-    pack = demo().on("m").pack
-    number = flight.begin(pack, 1, INPUT)
-    flight.close()
-    flight.end(number, RETURNED)
-    flight.begin(pack, 2, INPUT)
-    assert [launch.state for launch in launches(words(flight))] == [BEGUN]
+def test_a_ring_that_was_closed_by_another_thread_takes_no_more(tmp_path: Path) -> None:
+    with Recorder(str(tmp_path / "data")) as recorder:
+        decision = demo().decide(**facts()).launch()
+        decision.__enter__()
+        ring = recorder.flight
+        assert ring is not None
+        ring.close()
+        before, begin = words(ring), demo().on("m").begin
+        end(decision)
+        begin(ring, 2, INPUT)
+        begin(ring, 2, (1 << 70, *INPUT[1:]))
+        assert words(ring) == before
+        assert [launch.state for launch in launches(before)] == [BEGUN]
+    assert sum(row.launched for row in load(tmp_path / "data").rows) == 1
 
 
-def test_threads_do_not_share_an_entry(flight: Flight) -> None:
-    pack = demo().on("m").pack
+@pytest.mark.parametrize("alone", [True, False], ids=["without a lock", "one number a call"])
+def test_threads_do_not_share_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    monkeypatch.setattr(generate, "ONE_AT_A_TIME", alone)
+    table = demo()
 
     def work() -> None:
         for _ in range(8):
-            flight.end(flight.begin(pack, 1, INPUT), RETURNED)
+            with table.decide(**facts()).launch():
+                pass
 
-    threads = [threading.Thread(target=work) for _ in range(ENTRIES // 8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [(launch.number, launch.state) for launch in flight.last()] == [(n, RETURNED) for n in range(1, ENTRIES + 1)]
+    with Recorder(str(tmp_path / "data")) as recorder:
+        threads = [threading.Thread(target=work) for _ in range(ENTRIES // 8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert recorder.flight is not None
+        last = recorder.flight.last()
+    assert [(launch.number, launch.state) for launch in last] == [(n, RETURNED) for n in range(1, ENTRIES + 1)]
 
 
 def test_no_room_for_the_ring_costs_the_ring_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,9 +203,14 @@ def _vector(_facts):
 def _hardware(_facts):
     N, x, = _facts
     return (x, )
-def _pack(_map, _place, _number, _cell, _facts):
-    N, x, = _facts
-    _entry(_map, _place, _number, _cell, 1, 2, N, x)
+def _begin(_flight, _cell, _facts):
+    _flight.number = _number = _flight.number + 1
+    try:
+        N, x, = _facts
+        try: _entry(_flight.map, (_number & 63) * 256, _number, _cell, 1, 2, N, x)
+        except _KeyError: _entry(_flight.map, (_number & 63) * 256, _number, _cell, 1, 2, N, x)
+    except _NoEntry: _flight.without_facts(_number, _cell)
+    return _number
 def _count(N, x):
     _facts = (N, x,)
     _decision = _new(_Decision)
@@ -252,6 +257,16 @@ def test_a_table_without_ranges_or_hardware() -> None:
             view.decide(b=True)
         (cell,) = recorder.context.cells
         assert recorder.counts[cell.slot] == 3
+
+
+@EACH
+@given(tables())
+def test_nothing_can_come_between_the_number_of_a_launch_and_the_next(made: tuple[Table, list[Expr]]) -> None:
+    table, _ = made
+    steps = [each.opname for each in dis.get_instructions(table.on(MACHINE).begin.__code__)]
+    number = steps[steps.index("LOAD_ATTR") : steps.index("STORE_ATTR")]
+    assert "BINARY_OP" in number or "BINARY_ADD" in number
+    assert not any(name.startswith(("CALL", "PRECALL", "JUMP_BACKWARD", "RESUME")) for name in number), number
 
 
 @EACH

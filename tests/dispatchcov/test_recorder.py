@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dispatchcov import decide, store
+from dispatchcov import decide, generate, store
 from dispatchcov.cells import Cell
 from dispatchcov.errors import DataError, FactsError, UsageError
 from dispatchcov.generate import MAX_REMEMBERED
@@ -154,7 +154,7 @@ def test_decisions_are_listed_from_the_moment_on_that_someone_asks(data_file: st
 
 @pytest.mark.parametrize("alone", [True, False], ids=["without a lock", "under the lock"])
 def test_known_facts_do_not_reach_the_recorder(data_file: str, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    monkeypatch.setattr(decide, "ONE_AT_A_TIME", alone)
+    monkeypatch.setattr(generate, "ONE_AT_A_TIME", alone)
     noted = []
     note = Recorder.note
 
@@ -445,7 +445,7 @@ def test_memory_does_not_grow_with_decisions_tests_and_facts() -> None:
 
 @pytest.mark.parametrize("alone", [True, False], ids=["without a lock", "under the lock"])
 def test_threads_count_exactly(data_file: str, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    monkeypatch.setattr(decide, "ONE_AT_A_TIME", alone)
+    monkeypatch.setattr(generate, "ONE_AT_A_TIME", alone)
     table = demo()
     threads, each = 8, 4000
     interval = sys.getswitchinterval()
