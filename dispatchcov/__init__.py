@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from dispatchcov.foreign import traced
     from dispatchcov.gate import Limits, Verdict, judge
-    from dispatchcov.load import load_table, parse_table
+    from dispatchcov.loading.load import load_table, parse_table
     from dispatchcov.observers.evidence import observe
     from dispatchcov.recorder import Recorder
     from dispatchcov.recording import checked, record, warm_up
@@ -62,9 +62,9 @@ _HOME = {
     "erase": "store",
     "judge": "gate",
     "load_records": "store",
-    "load_table": "load",
+    "load_table": "loading.load",
     "observe": "observers.evidence",
-    "parse_table": "load",
+    "parse_table": "loading.load",
     "record": "recording",
     "traced": "foreign",
     "warm_up": "recording",

@@ -22,7 +22,7 @@ from typing import Any
 import dispatchcov
 from dispatchcov import bench_against, store
 from dispatchcov.interest import Interest
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from dispatchcov import decide, generate
 from dispatchcov.decide import Decision, View
 from dispatchcov.expr import Value
+from dispatchcov.files.shard import WIDTH
 from dispatchcov.flight import ENTRIES, ENTRY, LAST, RAISED, RETURNED, STATE, Flight
-from dispatchcov.shard import WIDTH
 
 SELECTED, LAUNCHED, OBSERVED, CHECKED = range(WIDTH)
 

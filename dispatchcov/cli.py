@@ -56,26 +56,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _home(action: str) -> ModuleType:
     """The module of ``action``; what reads only a table does not wait for the import of all that reads records."""
     if action in ("mutate", "suggest"):
-        from dispatchcov import missing_commands
+        from dispatchcov.commands import missing as missing_commands
 
         return missing_commands
     if action == "compare":
-        from dispatchcov import compare_commands
+        from dispatchcov.commands import compare as compare_commands
 
         return compare_commands
     if action == "init":
-        from dispatchcov import init_commands
+        from dispatchcov.commands import init as init_commands
 
         return init_commands
     if action in ("check", "regions"):
-        from dispatchcov import table_commands
+        from dispatchcov.commands import tables as table_commands
 
         return table_commands
     if action == "cpp":
-        from dispatchcov import cpp_commands
+        from dispatchcov.commands import cpp as cpp_commands
 
         return cpp_commands
-    from dispatchcov import commands
+    from dispatchcov.commands import records as commands
 
     return commands
 

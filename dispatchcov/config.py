@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatchcov.errors import DispatchcovError, UsageError, known
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.table import EVIDENCE, Table
 
 DATA_FILE = ".dispatchcov"

@@ -26,7 +26,7 @@ from coverage import CoverageData, CoveragePlugin, FileReporter
 
 from dispatchcov import config, store
 from dispatchcov.errors import TableError, UsageError
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.places import from_here
 from dispatchcov.records import Data
 from dispatchcov.results import Results

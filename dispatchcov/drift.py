@@ -1,6 +1,6 @@
 """What drifted between two sides: tests that moved to another region or kernel, each with the predicate that moved it.
 
-:mod:`dispatchcov.compare` finds it, the gate judges it, reports show it.
+:mod:`dispatchcov.compare.moved` finds it, the gate judges it, reports show it.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from dispatchcov.boundaries import Boundaries
 from dispatchcov.decide import select
 from dispatchcov.expr import Value
 from dispatchcov.mutate import Mutation
+from dispatchcov.space.boundaries import Boundaries
+from dispatchcov.space.variants import once
 from dispatchcov.table import Table
-from dispatchcov.variants import once
 
 Values: TypeAlias = tuple[Value, ...]
 MAX_REMEMBERED = 1 << 14

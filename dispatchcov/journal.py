@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from dispatchcov.cells import Cell, Context
 from dispatchcov.errors import DataError
 from dispatchcov.expr import Value
-from dispatchcov.shard import SLOTS, WIDTH, ShardWriter
+from dispatchcov.files.shard import SLOTS, WIDTH, ShardWriter
 from dispatchcov.stale import source_digests
 from dispatchcov.table import Table
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dispatchcov import expr as ex
 from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, Every, Formula, Leaf, Opposite, Some, flipped, leaves
+from dispatchcov.space.variants import Variant
 from dispatchcov.table import Predicate, Rule, Table, Variable
-from dispatchcov.variants import Variant
 
 OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "!=", "!=": "=="}
 NEAR = {"<", "<=", ">", ">="}

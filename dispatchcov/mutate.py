@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dispatchcov.answers import Answer, either
 from dispatchcov.decide import View, select
 from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, Formula, Opposite, Some, every, holds
 from dispatchcov.mutants import Mutant, mutants
 from dispatchcov.regions import Space
+from dispatchcov.space.answers import Answer, either
+from dispatchcov.space.variants import Variant, once
 from dispatchcov.table import Table
-from dispatchcov.variants import Variant, once
 
 Facts = tuple[Value, ...]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from dispatchcov.errors import TableError
-from dispatchcov.extend import read_extension
-from dispatchcov.load import load_table
+from dispatchcov.loading.extend import read_extension
+from dispatchcov.loading.load import load_table
+from dispatchcov.loading.toml_read import Document, read_text
 from dispatchcov.table import Table
-from dispatchcov.toml_read import Document, read_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dispatchcov.assertions import DispatchTrace
-    from dispatchcov.session import Session
+    from dispatchcov.plugin.assertions import DispatchTrace
+    from dispatchcov.plugin.session import Session
 
 OPTIONS = (
     "report", "table", "require", "fail_under", "evidence", "data", "append", "trace", "observe", "stored", "weights",
@@ -90,7 +90,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Comparison functions are wrapped before any conftest can take a reference to them."""
     options = early_config.known_args_namespace
     if any(getattr(options, f"dispatch_{name}", None) is not None for name in OPTIONS):
-        from dispatchcov import checks
+        from dispatchcov.plugin import checks
 
         early_config.stash[UNDO] = checks.install()
 
@@ -107,9 +107,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if all(value is None for value in given.values()) and not _mentioned(config):
         return
-    from dispatchcov import checks
-    from dispatchcov import session as work
     from dispatchcov.errors import DispatchcovError
+    from dispatchcov.plugin import checks
+    from dispatchcov.plugin import session as work
 
     try:
         session = work.session_for(config.rootpath, given, worker=hasattr(config, "workerinput"))
@@ -161,7 +161,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     ours = session.config.stash.get(SESSION, None)
     if ours is not None:
-        from dispatchcov import session as work
+        from dispatchcov.plugin import session as work
 
         work.only_last_failed(ours, session.config)
 
@@ -186,7 +186,7 @@ def _phase(item: pytest.Item, phase: str) -> Generator[None]:
     marked = item.get_closest_marker("dispatch") is not None or "dispatch_trace" in getattr(item, "fixturenames", ())
     if session is None and not marked:
         return (yield)
-    from dispatchcov import session_tests as work
+    from dispatchcov.plugin import tests as work
 
     with work.phase(session, item, phase):
         return (yield)
@@ -214,7 +214,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     result = yield
     ours = session.config.stash.get(SESSION, None)
     if ours is not None:
-        from dispatchcov import session as work
+        from dispatchcov.plugin import session as work
 
         work.partial_reasons(ours, session)
         ours.finish()
@@ -238,6 +238,6 @@ def dispatch_trace(request: pytest.FixtureRequest) -> DispatchTrace:
     """The decisions of this test: ``decisions``, ``assert_reached``, ``assert_kernel``, ``assert_fallback``,
     ``assert_not_reached``.
     """
-    from dispatchcov import session_tests as work
+    from dispatchcov.plugin import tests as work
 
     return work.trace_for(request.node)

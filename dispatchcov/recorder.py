@@ -20,9 +20,9 @@ from dispatchcov.cells import CHECKED, LAUNCHED, OBSERVED, SELECTED, Cell, Conte
 from dispatchcov.decide import Decision, View
 from dispatchcov.errors import UsageError
 from dispatchcov.expr import Value
+from dispatchcov.files.shard import ShardWriter
 from dispatchcov.flight import Flight
 from dispatchcov.journal import Journal, Keep
-from dispatchcov.shard import ShardWriter
 from dispatchcov.table import Table
 
 __all__ = ["CHECKED", "LAUNCHED", "OBSERVED", "SELECTED", "RecordedDecision", "Recorder", "Tracer", "active"]

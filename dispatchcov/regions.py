@@ -1,9 +1,9 @@
 """The space of decisions of a table: every feasible region with its smallest witness, and what can be reached at all.
 
 Exact wherever each predicate reads one variable, and no input is enumerated: the values of each variable fall into
-classes (:mod:`dispatchcov.domain`), inputs into boxes of classes (:mod:`dispatchcov.boxes`). Predicates over several
-variables are taken as free: what is unreachable even so is proved to be; what is feasible has been evaluated with a
-real input; the rest is ``unknown``.
+classes (:mod:`dispatchcov.space.domain`), inputs into boxes of classes (:mod:`dispatchcov.space.boxes`). Predicates
+over several variables are taken as free: what is unreachable even so is proved to be; what is feasible has been
+evaluated with a real input; the rest is ``unknown``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import functools
 from collections.abc import Collection, Iterable
 from typing import Any, Self, cast
 
-from dispatchcov.answers import Answer, Region, Settled, Split, State
-from dispatchcov.boxes import TRUE, Boxes
 from dispatchcov.decide import path
 from dispatchcov.expr import Value, may_divide_by_zero
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, Some, every, leaves, sole_reason
-from dispatchcov.found import Found
-from dispatchcov.paths import settling
-from dispatchcov.search import Query, Search
+from dispatchcov.space.answers import Answer, Region, Settled, Split, State
+from dispatchcov.space.boxes import TRUE, Boxes
+from dispatchcov.space.found import Found
+from dispatchcov.space.paths import settling
+from dispatchcov.space.search import Query, Search
 from dispatchcov.table import Table
 
 MAX_REGIONS = 20_000
@@ -139,7 +139,7 @@ class Space:
         return Answer("feasible", best.facts, self._search.hardware(list(queries), best.facts), best.reason)
 
     def real(self, box: int) -> dict[str, Value] | None:
-        """An input of a box of :class:`~dispatchcov.boxes.Boxes` of this table, the smallest known, if any is."""
+        """An input of a box of :class:`~dispatchcov.space.boxes.Boxes` of this table, the smallest known, if any is."""
         return self._search.realiser.real(box).facts
 
     def boxes_of(self, region: Region) -> tuple[int, ...]:

@@ -279,7 +279,7 @@ class Results:
 
         Raises :class:`DigestError` if a table of ``tables`` is another version of one in ``data``.
         """
-        from dispatchcov.measure import measure
+        from dispatchcov.measure.table import measure
 
         judged = same_versions(data, tables)
         day = today or datetime.date.today()
@@ -318,7 +318,7 @@ class Results:
 
 def same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
     """``tables`` and those that ``data`` were recorded with, one an operator; raises :class:`DigestError`."""
-    from dispatchcov.load import parse_table
+    from dispatchcov.loading.load import parse_table
 
     judged = {table.op: table for table in tables}
     if len(judged) < len({table.digest for table in tables}):

@@ -67,7 +67,7 @@ def brought_in(patterns: Iterable[str], tables: Iterable[Table], data: Data) -> 
     Raises :class:`DataError` for a pattern that names no file and for a file that is not readable.
     """
     from dispatchcov import store
-    from dispatchcov.load import parse_table
+    from dispatchcov.loading.load import parse_table
 
     current = {recorded.op: parse_table(recorded.text, source=recorded.source) for recorded in data.tables}
     current |= {table.op: table for table in tables}

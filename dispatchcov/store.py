@@ -9,15 +9,15 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 
-from dispatchcov.data_file import is_data_file, is_sqlite, write
-from dispatchcov.data_file_read import read
 from dispatchcov.errors import DataError
-from dispatchcov.flight_read import IN_FLIGHT
-from dispatchcov.merge import merge
+from dispatchcov.files.data_file import is_data_file, is_sqlite, write
+from dispatchcov.files.data_file_read import read
+from dispatchcov.files.flight_read import IN_FLIGHT
+from dispatchcov.files.merge import merge
+from dispatchcov.files.shard import COMPANIONS
+from dispatchcov.files.shard_read import read_shard, read_shards
+from dispatchcov.files.untrusted import reason
 from dispatchcov.records import Data, Shard
-from dispatchcov.shard import COMPANIONS
-from dispatchcov.shard_read import read_shard, read_shards
-from dispatchcov.untrusted import reason
 
 __all__ = ["combine", "erase", "load", "load_records", "merge", "read_shard", "save", "shards_beside"]
 

@@ -16,17 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dispatchcov.answers import Region
-from dispatchcov.boxes import Axis, Boxes
 from dispatchcov.decide import DEFAULT_MACHINE, View, path
-from dispatchcov.domain import Run, bits, rank, runs
 from dispatchcov.errors import UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, Formula, Some, every, holds
-from dispatchcov.paths import region_name, settling
 from dispatchcov.regions import Space
+from dispatchcov.space.answers import Region
+from dispatchcov.space.boxes import Axis, Boxes
+from dispatchcov.space.domain import Run, bits, rank, runs
+from dispatchcov.space.paths import region_name, settling
+from dispatchcov.space.variants import once
 from dispatchcov.table import Table
-from dispatchcov.variants import once
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from dispatchcov import expr as ex
 from dispatchcov.decide import DEFAULT_MACHINE, View, path
-from dispatchcov.domain import size
 from dispatchcov.errors import UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.formula import Formula, Opposite, every, holds
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
 from dispatchcov.regions import Space
 from dispatchcov.results import MEASURES, Item, Results, TableResults
+from dispatchcov.space.domain import size
+from dispatchcov.space.variants import Variant
 from dispatchcov.table import Table
-from dispatchcov.variants import Variant
 
 OPEN = ("missed", "not-run")
 MANY = 1 << 20

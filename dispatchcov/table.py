@@ -1,7 +1,7 @@
 """The dispatch table of one operator: variables, kernels, ordered rules, partitions.
 
-:func:`dispatchcov.load.load_table` reads one from TOML. A table is immutable; :attr:`Table.decide` is its compiled
-first-match function.
+:func:`dispatchcov.loading.load.load_table` reads one from TOML. A table is immutable; :attr:`Table.decide` is its
+compiled first-match function.
 """
 
 from __future__ import annotations

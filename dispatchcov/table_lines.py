@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dispatchcov.outcomes import Guard, guards
+from dispatchcov.measure.outcomes import Guard, guards
 from dispatchcov.places import Place, Places
 from dispatchcov.results import Item, Results, TableResults
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from dispatchcov.decide import Decision
 from dispatchcov.errors import DataError
-from dispatchcov.shard import plain
+from dispatchcov.files.shard import plain
 
 
 class TraceWriter:

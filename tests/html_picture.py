@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from tests.dispatchcov.chromium import launched
+from tests.dispatchcov.report.chromium import launched
 
 PICTURE = Path(__file__).parent.parent / "docs" / "html-report.png"
 PARTS: tuple[tuple[Literal["light", "dark"], str, int], ...] = (("light", "summary", 860), ("dark", "flow", 760))

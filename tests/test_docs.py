@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import readme
-from tests.dispatchcov import cpp_build
+from tests.dispatchcov.cpp import build as cpp_build
 from tests.test_readme import compare
 
 PAGES = sorted((readme.ROOT / "docs").glob("*.md"))

@@ -19,9 +19,9 @@ from dispatchcov.blackbox import BlackBox
 from dispatchcov.errors import DispatchcovError, FactsError, UsageError
 from dispatchcov.expr import Value
 from dispatchcov.gate import Verdict
-from dispatchcov.measure import Measure
-from dispatchcov.measure_groups import grouped
-from dispatchcov.measure_mismatches import mismatches
+from dispatchcov.measure.groups import grouped
+from dispatchcov.measure.mismatches import mismatches
+from dispatchcov.measure.table import Measure
 from dispatchcov.observers.evidence import KINDS
 from dispatchcov.recorder import Recorder
 from dispatchcov.recording import record

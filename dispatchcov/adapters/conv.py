@@ -24,7 +24,7 @@ from dispatchcov.adapters.torch_operator import (
 )
 from dispatchcov.errors import FactsError, UsageError
 from dispatchcov.expr import Value
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.table import Table
 
 UNNAMED = {"Mkldnn": "MkldnnTranspose", "Mps": "MpsTranspose"}

@@ -23,7 +23,7 @@ from dispatchcov.decide import View
 from dispatchcov.errors import DispatchcovError, UsageError
 from dispatchcov.expr import Value
 from dispatchcov.gate import judge
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.observers.called import Called, seen, tell
 from dispatchcov.recorder import Recorder
 from dispatchcov.report import render

@@ -26,7 +26,7 @@ from dispatchcov.adapters.torch_operator import (
 )
 from dispatchcov.errors import FactsError, UsageError
 from dispatchcov.expr import Value
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.table import Table
 
 BACKENDS = ("math", "flash", "efficient", "cudnn", "overrideable")

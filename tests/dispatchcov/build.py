@@ -7,7 +7,7 @@ from typing import Any
 
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
 from dispatchcov.table import Table
 

@@ -24,7 +24,7 @@ from dispatchcov.expr import (
     negate,
     to_text,
 )
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.table import Table
 
 TYPES = {"M": "int", "N": "int", "d": "str", "b": "bool", "c": "bool"}

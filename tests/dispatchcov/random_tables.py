@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from dispatchcov.decide import DEFAULT_MACHINE, View
-from dispatchcov.domain import Size, size
 from dispatchcov.expr import Value
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
+from dispatchcov.space.domain import Size, size
 from dispatchcov.table import Table, Variable
 
 CONSTANT = st.integers(-7, 9)

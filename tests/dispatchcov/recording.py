@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dispatchcov
 from dispatchcov import store
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data, Row
 from dispatchcov.table import Table
 

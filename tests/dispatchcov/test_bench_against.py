@@ -11,7 +11,7 @@ from dispatchcov import bench_against
 from dispatchcov.bench import by_hand, shapes
 from dispatchcov.decide import active
 from dispatchcov.errors import UsageError
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
 

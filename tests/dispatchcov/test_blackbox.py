@@ -10,7 +10,7 @@ import dispatchcov
 from dispatchcov import store
 from dispatchcov.errors import FactsError, UsageError
 from dispatchcov.gate import judge
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.observers.evidence import Observed, profiled
 from dispatchcov.recorder import LAUNCHED, OBSERVED, SELECTED, Recorder
 from dispatchcov.records import Data

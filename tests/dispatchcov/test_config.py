@@ -9,7 +9,7 @@ import pytest
 from dispatchcov import config
 from dispatchcov.config import Settings
 from dispatchcov.errors import UsageError
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from tests.dispatchcov.build import SMALL
 
 

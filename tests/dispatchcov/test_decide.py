@@ -29,7 +29,7 @@ from dispatchcov.decide import (
 from dispatchcov.errors import FactsError, UndefinedError
 from dispatchcov.expr import Expr, Value
 from dispatchcov.formula import blame, holds, leaves, pivotal, settle
-from dispatchcov.load import load_table, parse_table
+from dispatchcov.loading.load import load_table, parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
 from tests.dispatchcov.expressions import tables

@@ -9,7 +9,7 @@ import pytest
 from dispatchcov.demands import Demand
 from dispatchcov.errors import UsageError
 from dispatchcov.gate import Limits, Verdict, judge
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Row
 from dispatchcov.report import text
 from dispatchcov.results import Results, Seen

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from tests.dispatchcov.small_table import SMALL, changed
 
 SAME = {

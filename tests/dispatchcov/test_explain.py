@@ -9,7 +9,7 @@ from dispatchcov.decide import explain, select
 from dispatchcov.errors import FactsError
 from dispatchcov.expr import Expr, Facts, Value
 from dispatchcov.formula import holds, leaves, settle
-from dispatchcov.load import load_table, parse_table
+from dispatchcov.loading.load import load_table, parse_table
 from dispatchcov.table import Rule, Table
 from tests.dispatchcov.expressions import FACTS, tables
 from tests.dispatchcov.small_table import changed
@@ -167,7 +167,7 @@ def test_explain_says_what_decide_does(made: tuple[Table, list[Expr]], facts: Fa
         index = select(table, vector)
         for rule, line in zip(table.rules[:index], verdicts, strict=False):
             said = named(table, rule, vector, line.removeprefix(f"  {rule.name}: no, "))
-            assert said[-1] == settle(rule.guard, vector)[1]
+            assert settle(rule.guard, vector)[1] in said  # last, unless the guard reads it twice
             others = sum(1 << i for i in leaves(rule.guard) if i not in said)
             for free in (0, others, ~vector & others):  # what is named settles it, whatever the others are
                 assert not holds(rule.guard, vector & ~others | free)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dispatchcov import generate
+from dispatchcov.files.shard import COMPANIONS
 from dispatchcov.flight import BEGUN, ENTRIES, FACTS, RAISED, RETURNED, SIZE, WORDS, Flight, launches
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
-from dispatchcov.shard import COMPANIONS
 from dispatchcov.store import combine, erase, load, shards_beside
 from tests.dispatchcov.recording import demo, facts, run_script
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from dispatchcov import store
 from dispatchcov.errors import DispatchcovError
+from dispatchcov.files.shard import COUNTS
 from dispatchcov.flight import FLIGHT
 from dispatchcov.gate import judge
 from dispatchcov.records import Data
 from dispatchcov.report import render
 from dispatchcov.results import Results
-from dispatchcov.shard import COUNTS
 from tests.dispatchcov.recording import run_script
 
 FUZZ = settings(

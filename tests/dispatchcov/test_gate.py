@@ -6,7 +6,7 @@ import pytest
 
 from dispatchcov.errors import UsageError
 from dispatchcov.gate import SPARED, Limits, Verdict, judge
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data, Shard
 from dispatchcov.results import Results
 from tests.dispatchcov.build import SMALL, data, row

@@ -12,7 +12,7 @@ from dispatchcov.decide import outside, select
 from dispatchcov.errors import FactsError
 from dispatchcov.expr import Expr, Facts, Value
 from dispatchcov.generate import MAX_REMEMBERED, compiled, ranged, remembered, source
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
 from tests.dispatchcov.expressions import FACTS, tables

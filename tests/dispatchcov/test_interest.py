@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from dispatchcov import store
-from dispatchcov.boundaries import Boundaries
 from dispatchcov.interest import Interest
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.mutate import Mutation
 from dispatchcov.recorder import Recorder
 from dispatchcov.results import Results
+from dispatchcov.space.boundaries import Boundaries
 from tests.dispatchcov.plugin_project import project, run, table
 
 __all__ = ["project"]

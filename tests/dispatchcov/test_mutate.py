@@ -15,11 +15,11 @@ from dispatchcov.cli import main
 from dispatchcov.mutants import Mutant, mutants
 from dispatchcov.mutate import Mutation
 from dispatchcov.results import Item, Results
+from dispatchcov.space.variants import Variant
 from dispatchcov.table import Table
-from dispatchcov.variants import Variant
 from tests.dispatchcov.build import data, row
 from tests.dispatchcov.random_tables import decisions, tables
-from tests.dispatchcov.test_boundaries import table
+from tests.dispatchcov.space.test_boundaries import table
 
 CASES = Path(__file__).parent / "cases"
 EXPECTED = tomllib.loads((CASES / "expected.toml").read_text())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dispatchcov import decide, nearest
 from dispatchcov.decide import View
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.table import Table
 from tests.dispatchcov.build import SMALL
 from tests.dispatchcov.random_tables import tables

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchcov.load import load_table, parse_table
+from dispatchcov.loading.load import load_table, parse_table
 from dispatchcov.places import Place, Places, from_here, from_root
 from tests.dispatchcov.build import SMALL
 

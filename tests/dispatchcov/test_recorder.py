@@ -19,13 +19,13 @@ import pytest
 from dispatchcov import decide, generate, store
 from dispatchcov.cells import Cell
 from dispatchcov.errors import DataError, FactsError, UsageError
+from dispatchcov.files.shard import COUNTS, SLOTS, WIDTH
+from dispatchcov.files.shard_read import read_shard
 from dispatchcov.generate import MAX_REMEMBERED
 from dispatchcov.journal import Journal
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import OBSERVED, RecordedDecision, Recorder, active
 from dispatchcov.recording import checked, record
-from dispatchcov.shard import COUNTS, SLOTS, WIDTH
-from dispatchcov.shard_read import read_shard
 from dispatchcov.table import Table
 from tests.dispatchcov.recording import TEXT, demo, facts, recorded, run_script, totals
 
@@ -730,7 +730,7 @@ def test_killed_at_random_points_no_finished_test_is_lost(tmp_path: Path) -> Non
 
 def at_each_line(action: Callable[[], object], visit: Callable[[], None]) -> None:
     """Call ``visit`` before each line of recorder and shard that ``action`` runs."""
-    files = {sys.modules[f"dispatchcov.{name}"].__file__ for name in ("cells", "journal", "recorder", "shard")}
+    files = {sys.modules[f"dispatchcov.{name}"].__file__ for name in ("cells", "files.shard", "journal", "recorder")}
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename not in files:

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from dispatchcov import cases, load_table, parse_table, regions, search
-from dispatchcov.answers import Answer
+from dispatchcov import load_table, parse_table, regions
 from dispatchcov.decide import DEFAULT_MACHINE, View, path, select
 from dispatchcov.expr import Const, Value, walk
 from dispatchcov.formula import ALWAYS, Formula, Leaf, Opposite, every, holds, leaves, pivotal
 from dispatchcov.regions import Space
+from dispatchcov.space import cases, search
+from dispatchcov.space.answers import Answer
 from dispatchcov.table import Table
 from tests.dispatchcov.random_tables import Tried, tables, tried
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatchcov.errors import DataError, DigestError
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data
 from dispatchcov.results import Item, Results, TableResults, Totals
 from tests.dispatchcov.build import SMALL, data, row

@@ -7,7 +7,7 @@ import pytest
 
 from dispatchcov import store
 from dispatchcov.errors import DataError
-from dispatchcov.load import load_table, parse_table
+from dispatchcov.loading.load import load_table, parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import Data
 from dispatchcov.stale import brought_in, source_digests

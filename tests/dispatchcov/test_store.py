@@ -17,11 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dispatchcov import data_file, data_file_read, store
+from dispatchcov import store
 from dispatchcov.errors import DataError, DigestError
+from dispatchcov.files import data_file, data_file_read
+from dispatchcov.files.shard import COUNTS
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import UNENDED, Data, Outcome, Row, Shard, TableText
-from dispatchcov.shard import COUNTS
 from dispatchcov.store import combine, erase, load, merge, save, shards_beside
 from tests.dispatchcov.recording import demo, facts, run_script, totals
 

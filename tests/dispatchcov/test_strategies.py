@@ -20,7 +20,7 @@ from dispatchcov.regions import Space
 from dispatchcov.strategies import covering, inputs
 from dispatchcov.table import Table
 from tests.dispatchcov.random_tables import tables
-from tests.dispatchcov.test_boundaries import table
+from tests.dispatchcov.space.test_boundaries import table
 
 FP4 = load_table(Path(__file__).parent / "tables" / "fp4.toml")
 FEW = settings(max_examples=60, deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dispatchcov.errors import FactsError
 from dispatchcov.expr import Value
-from dispatchcov.load import load_table, parse_table
+from dispatchcov.loading.load import load_table, parse_table
 from dispatchcov.table import Table, Variable, known_tables, plain, show
 from tests.dispatchcov.small_table import SMALL
 

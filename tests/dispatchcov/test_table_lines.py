@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.results import Results
 from dispatchcov.table_lines import Branch, FileLines, Line, files
 from tests.dispatchcov.build import SMALL, data, row

@@ -13,7 +13,7 @@ import pytest
 from dispatchcov import store
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.gate import judge
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data, Row
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text

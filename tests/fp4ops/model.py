@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from dispatchcov.assertions import DispatchTrace
+from dispatchcov.plugin.assertions import DispatchTrace
 from fp4ops import Fp4Linear, quantize_nvfp4
 
 PROMPT, TOKENS = 256, 64

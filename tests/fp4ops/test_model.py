@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dispatchcov.assertions import DispatchTrace
+from dispatchcov.plugin.assertions import DispatchTrace
 from fp4ops.kernels.cpu import flat
 from tests.fp4ops.model import Model, Size, digest, digests, greedy, prompt
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dispatchcov.assertions import DispatchTrace
+from dispatchcov.plugin.assertions import DispatchTrace
 from fp4ops import Fp4Linear, dequantize_nvfp4, matmul_nvfp4
 from fp4ops.testing import Call, random_call, random_weight, reference
 

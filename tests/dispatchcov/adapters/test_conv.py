@@ -11,7 +11,7 @@ import pytest
 from dispatchcov.adapters import conv
 from dispatchcov.adapters.command import agreement, reaches
 from dispatchcov.errors import FactsError, UsageError
-from dispatchcov.measure import Measure
+from dispatchcov.measure.table import Measure
 from dispatchcov.observers.evidence import observe
 
 torch = pytest.importorskip("torch")

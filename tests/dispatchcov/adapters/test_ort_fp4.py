@@ -9,7 +9,7 @@ import pytest
 
 from dispatchcov import store
 from dispatchcov.adapters import ort_fp4
-from dispatchcov.check import check
+from dispatchcov.check.faults import check
 from dispatchcov.results import Results
 
 BELIEF = """

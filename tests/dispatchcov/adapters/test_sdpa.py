@@ -9,9 +9,9 @@ import pytest
 from dispatchcov.adapters import sdpa
 from dispatchcov.adapters.command import agreement, reaches
 from dispatchcov.adapters.torch_operator import Call
-from dispatchcov.check import check
+from dispatchcov.check.faults import check
 from dispatchcov.errors import FactsError, UsageError
-from dispatchcov.measure import Measure
+from dispatchcov.measure.table import Measure
 from dispatchcov.observers.evidence import observe
 from dispatchcov.results import Item
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatchcov.gate import Limits, Verdict, judge
-from dispatchcov.load import load_table
+from dispatchcov.loading.load import load_table
 from dispatchcov.report import render
 from dispatchcov.results import Results
 from tests.dispatchcov.build import SMALL, data, row

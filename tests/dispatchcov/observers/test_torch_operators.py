@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dispatchcov
-from dispatchcov.load import parse_table
+from dispatchcov.loading.load import parse_table
 from dispatchcov.observers.join import PREFIX, Event, join_operators
 from dispatchcov.recorder import Recorder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dispatchcov.assertions import DispatchTrace
+from dispatchcov.plugin.assertions import DispatchTrace
 from tests.fp4ops.model import Model, Size, digests, prompt
 
 SIZE = Size(width=1024, hidden=2816, layers=2, heads=16, vocabulary=8192)

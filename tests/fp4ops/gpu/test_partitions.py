@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dispatchcov.assertions import DispatchTrace
+from dispatchcov.plugin.assertions import DispatchTrace
 from fp4ops import matmul_nvfp4
 from fp4ops.testing import Call, random_call, reference
 

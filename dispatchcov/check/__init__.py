@@ -1,0 +1,1 @@
+"""Faults of a table, found before any test runs: ``dispatchcov check``."""

@@ -1,0 +1,1 @@
+"""A table as a C++ header that decides and records: ``dispatchcov cpp``."""

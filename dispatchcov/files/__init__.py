@@ -1,0 +1,1 @@
+"""The files that hold records: shards that processes append to, and the data file that holds them merged."""

@@ -1,0 +1,78 @@
+"""What the flight recorder of a process that did not end in order tells: the launches that never returned."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dispatchcov.errors import DataError, DispatchcovError
+from dispatchcov.files import untrusted
+from dispatchcov.files.untrusted import open_regular, text
+from dispatchcov.flight import BEGUN, SIZE, Launch, launches
+
+if TYPE_CHECKING:
+    from dispatchcov.expr import Value
+    from dispatchcov.files.shard_lines import ShardLines
+    from dispatchcov.table import Table
+
+SHOWN = 3
+IN_FLIGHT = "in flight when process"
+
+
+def beside(shard: str, name: str, most: int) -> array[int]:
+    """The 64-bit words of the file ``name`` beside ``shard``, ``most`` bytes at most; none if it is no plain file."""
+    found = array("q")
+    path = os.path.join(os.path.dirname(shard), name)
+    if name and name == os.path.basename(name) and not os.path.islink(path):
+        with contextlib.suppress(DataError), open_regular(path, "counts", most) as stream:
+            data = stream.read(most)
+            found.frombytes(data[: len(data) // 8 * 8])
+    return found
+
+
+def in_flight(lines: ShardLines) -> Iterator[str]:
+    """A sentence for each of the last launches that had begun and neither returned nor raised."""
+    begun = [launch for launch in launches(beside(lines.path, lines.flight_name, SIZE)) if launch.state == BEGUN]
+    head = lines.head
+    assert head is not None
+    for launch in begun[-SHOWN:]:
+        with contextlib.suppress(LookupError, TypeError, ValueError, DispatchcovError):
+            row = _row(lines, launch.cell)
+            where = f" in {text(row['test'])} ({text(row['phase'])})" if row["test"] else ""
+            yield f"{IN_FLIGHT} {head.pid} ended without a word{where}: {_told(lines, launch, row)}"
+
+
+def _row(lines: ShardLines, cell: int) -> Mapping[str, Any]:
+    """The line of row ``cell``, open or closed."""
+    if cell in lines.open:
+        return lines.open[cell][1]
+    for _, value in lines.closes:
+        for row in value["rows"]:
+            if row[0] == cell:
+                named = zip(("id", "view", "vector", "hardware", "kernel", "inputs"), row, strict=False)
+                return {"test": value["test"], "phase": value["phase"], **dict(named)}
+    raise LookupError(cell)
+
+
+def _told(lines: ShardLines, launch: Launch, row: Mapping[str, Any]) -> str:
+    from dispatchcov.loading.load import parse_table
+
+    digest, _ = lines.views[row["view"]]
+    table = parse_table(lines.tables[digest].text, source=lines.tables[digest].source)
+    return told(launch, table, untrusted.bits(row["vector"]), untrusted.inputs(row["inputs"])[0])
+
+
+def told(launch: Launch, table: Table, vector: int, like: tuple[Value, ...]) -> str:
+    """``launch`` as a person reads it: rule, kernel and facts; ``vector`` and the input ``like`` it are its row's."""
+    from dispatchcov.decide import select, show
+
+    index = select(table, vector)
+    selected = f"{table.rules[index].name} -> {table.rules[index].kernel.name}" if index is not None else "no rule"
+    try:
+        facts = show(launch.named(table))
+    except ValueError:
+        facts = f"like {show(dict(zip(table.names, like, strict=True)))}"
+    return f"{table.op}: {selected} ({facts})"

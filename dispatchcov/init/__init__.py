@@ -1,0 +1,1 @@
+"""From code that dispatches to a first table: ``dispatchcov init``."""

@@ -1,0 +1,145 @@
+"""Statements of C++ without others in them: declarations, assignments, calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dispatchcov.init import syntax as syn
+from dispatchcov.init.cpp_cursor import NotReadError
+from dispatchcov.init.cpp_expr import ASSIGNING, Expressions
+from dispatchcov.init.syntax import Syntax
+
+SPECIFIERS = {
+    "const",
+    "constexpr",
+    "static",
+    "auto",
+    "volatile",
+    "register",
+    "typename",
+    "struct",
+    "inline",
+    "thread_local",
+}
+MULTIWORD = {"unsigned", "signed", "long", "short", "int", "char", "double"}
+CHECKS = re.compile(
+    r"(\w+_)?(CHECK|ICHECK|DCHECK|ENFORCE|ASSERT|assert|VERIFY|INTERNAL_ASSERT)(_WITH_MSG|_MSG)?\Z|ORT_RETURN_IF_NOT\Z"
+)
+
+
+class Simple(Expressions):
+    """Reads one such statement."""
+
+    def noted(self, line: int) -> Iterator[syn.Statement]:
+        """What an expression assigns on the way, as facts of their own."""
+        for name in self.assigned:
+            yield syn.Assign(line, name, name, syn.Other(line, f"{name}, assigned in an expression"))
+        self.assigned = []
+
+    def plain(self) -> Iterator[syn.Statement]:
+        start, line = self.at, self.token.line
+        if (kind := self.declared_name()) is not None:
+            yield from self.declaration(kind)
+            return
+        node = self.choice()
+        op = self.sign()
+        if self.take(*ASSIGNING):
+            value = self.expression()
+            self.expect(";")
+            yield from self.noted(line)
+            target = syn.dotted(node)
+            if target is None:
+                yield syn.Do(line, self.text(start), value)
+            else:
+                changed = syn.Binary(line, self.text(start), op[:-1], node, value)
+                yield syn.Assign(line, self.text(start), target, value if op == "=" else changed)
+            return
+        self.expect(";")
+        yield from self.noted(line)
+        yield from self.effect(node)
+
+    def effect(self, node: Syntax) -> Iterator[syn.Statement]:
+        """An expression statement: a check, or a call, without the macro around it that looks at its status."""
+        if not isinstance(node, syn.Call) or not isinstance(node.of, syn.Name):
+            yield syn.Do(node.line, node.text, node)
+            return
+        name, args = syn.last(node.of.id), node.args
+        refuse = syn.Raise(node.line, node.text, f"refused by {node.of.id}")
+        if CHECKS.match(name) and args:
+            text = f"!({args[0].text})"
+            yield syn.If(node.line, text, syn.Unary(node.line, text, "not", args[0]), (refuse,))
+        elif name == "ORT_RETURN_IF" and args:
+            yield syn.If(node.line, args[0].text, args[0], (refuse,))
+        elif name.isupper() and len(args) == 1 and isinstance(args[0], syn.Call):
+            yield syn.Do(node.line, node.text, args[0])
+        else:
+            yield syn.Do(node.line, node.text, node)
+        for part in args:  # a local whose address goes to a call is set by it
+            if isinstance(part, syn.Unary) and part.op == "&" and isinstance(part.operand, syn.Name):
+                yield syn.Assign(node.line, node.text, part.operand.id, syn.Other(node.line, f"set by {node.text}"))
+
+    def declared_name(self) -> str | None:
+        """The type, if a declaration begins here; then the first name declared is next. Else nothing is read."""
+        start = self.at
+        kind = self.type_name()
+        names = self.token.kind == "name" or (self.sign() == "[" and kind is not None and "auto" in kind)
+        follows = self.tokens[self.at + 1].text
+        if kind is not None and names and (follows in ("=", ";", "{", "(", ",", "[", ":") or self.sign() == "["):
+            return kind
+        self.at = start
+        return None
+
+    def type_name(self) -> str | None:
+        start = self.at
+        named = False
+        while self.token.kind == "name" and self.token.text not in ("and", "or", "not"):
+            word = self.token.text
+            if word in MULTIWORD or word == "auto":
+                named = True
+                self.at += 1
+            elif word in SPECIFIERS:
+                self.at += 1
+            elif named:
+                break
+            else:
+                try:
+                    self.qualified()
+                except NotReadError:
+                    return None
+                named = True
+        text = self.text(start)
+        while (named and self.sign() in ("*", "&", "&&")) or self.token.text == "const":
+            text += self.token.text
+            self.at += 1
+        return text if named else None
+
+    def declaration(self, kind: str) -> Iterator[syn.Statement]:
+        words = set(kind.split())
+        while True:
+            line, start = self.token.line, self.at
+            if self.sign() == "[":  # auto [a, b] = ...
+                names = [part.text for part in self.items("]")]
+                self.expect("=")
+                text = self.expression().text
+                for i, name in enumerate(names):
+                    yield syn.Assign(line, text, name, syn.Other(line, f"{text}, part {i}"), kind, True)
+            else:
+                name = self.token.text
+                self.at += 1
+                value: Syntax = syn.Other(line, f"{kind} {name}, declared without a value")
+                if self.take("="):
+                    value = self.expression()
+                elif self.sign() in ("(", "{"):
+                    items = self.items(")" if self.sign() == "(" else "}")
+                    value = items[0] if len(items) == 1 else syn.Other(line, self.text(start))
+                elif self.sign() == "[":
+                    self.at = self.close()
+                    value = self.expression() if self.take("=") else value
+                if words & {"static", "thread_local"} and not words & {"const", "constexpr"}:
+                    value = syn.Other(line, f"{kind} {name}, kept from call to call")
+                yield syn.Assign(line, value.text, name, value, kind, True)
+            yield from self.noted(line)
+            if not self.take(","):
+                self.expect(";")
+                return

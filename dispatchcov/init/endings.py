@@ -1,0 +1,117 @@
+"""What a way through a function ends in, and the name of its kernel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dispatchcov import expr as ex
+from dispatchcov.errors import UsageError
+from dispatchcov.init import syntax as syn
+from dispatchcov.init.names import Bound, Locals
+from dispatchcov.init.syntax import Syntax
+from dispatchcov.init.translate import Condition, Translator
+
+MAX_WAYS = 500
+QUIET = re.compile(
+    r"(print|printf|std::printf|fprintf|LOG\w*|VLOG\w*|warnings?\.\w+|(self\.)?_?log(ger|ging)?\.\w+|std::cout|std::cerr"
+    r"|nvtx\w*\.\w+|TORCH_WARN\w*|super|static_cast<void>)\Z"
+)
+STATUS = re.compile(
+    r"(\w+::)*(OK|Ok|OkStatus|cudaGetLastError|cudaPeekAtLastError|cudaSuccess|CUBLAS_STATUS_SUCCESS|kSuccess)\Z"
+)
+NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way through the function: what must hold, what it calls, what it ends in; ``read`` is false after a loop."""
+
+    guard: tuple[Condition, ...]
+    calls: tuple[str, ...]
+    end: str
+    line: int
+    read: bool = True
+    named: bool = False
+
+
+class Endings:
+    """The ends of the ways through ``function``."""
+
+    def __init__(self, translator: Translator, function: syn.Function) -> None:
+        self.translator = translator
+        self.function = function
+        self.count = 0
+
+    def _way(self, calls: tuple[str, ...], end: str, line: int, named: bool = False) -> Way:
+        self.count += 1
+        if self.count > MAX_WAYS:
+            where = f"{self.translator.names.source.file}:{self.function.line}"
+            raise UsageError(f"{where}: {self.function.name}: expected at most {MAX_WAYS} ways through it, got more")
+        return Way((), calls, end, line, named=named)
+
+    def _ended(self, head: syn.Return, env: Locals, calls: tuple[str, ...]) -> Way:
+        value = head.value
+        if isinstance(value, syn.Unary) and value.op == "&":
+            value = value.operand
+        match value:
+            case None:
+                return self._way(calls, "", head.line)
+            case syn.Call():
+                return self._way((*calls, *self._called(value, env)), "", head.line)
+            case syn.Name() if value.id in env:
+                return self._held(env[value.id], value, calls, head.line)
+            case syn.Literal(value=str() as text) if text.strip():
+                return self._way((), _short(text), head.line, named=True)
+        named = isinstance(value, syn.Name | syn.Attribute | syn.Items) or (
+            isinstance(value, syn.Literal) and isinstance(value.value, int) and not isinstance(value.value, bool)
+        )
+        quiet = STATUS.match(value.text) or value.text in self.function.parameters
+        end = "" if quiet and calls else _short(value.text.removeprefix("this->").removeprefix("self."))
+        return self._way(() if named and not quiet else calls, end, head.line, named=named and not quiet)
+
+    def _held(self, bound: Bound, node: syn.Name, calls: tuple[str, ...], line: int) -> Way:
+        """``return local``: the string or constant it holds, or the call that gave it."""
+        match bound.expr:
+            case ex.Const(value=value) if not isinstance(value, bool):
+                return self._way((), _short(str(value)) or NOTHING, line, named=True)
+            case ex.Var(name=name) if name.startswith("="):
+                return self._way((), _short(name[1:]), line, named=True)
+        if bound.callee:
+            return self._way((*calls, _short(bound.callee)), "", line)
+        if bound.path and "@" not in bound.path:
+            return self._way(calls, _short(bound.path), line)
+        return self._way(calls, "" if calls else _short(node.text), line)
+
+    def _called(self, node: Syntax, env: Locals) -> tuple[str, ...]:
+        """The name of the function that ``node`` calls, if it is a call that may be a kernel's."""
+        if not isinstance(node, syn.Call):
+            return ()
+        of: Syntax = node.of
+        text = syn.dotted(of) or of.text
+        if isinstance(of, syn.Name) and of.id in env:  # a local that holds a function
+            match env[of.id]:
+                case Bound(expr=ex.Var(name=name)) if name.startswith("="):
+                    text = name[1:]
+                case Bound(path=path) if path and "@" not in path:
+                    text = path
+        if QUIET.match(text) or STATUS.match(text):
+            return ()
+        return (_short(re.sub(r"^(self|this)\.", "", text)),)
+
+
+def kernels(ways: list[Way]) -> list[str]:
+    """The kernel of each way: what it returns by name, else the calls that not every way makes."""
+    working = [way for way in ways if not way.named and way.read]
+    common = set.intersection(*(set(way.calls) for way in working)) if working else set()
+    return [_kernel(way, common if len(working) > 1 else set()) for way in ways]
+
+
+def _kernel(way: Way, common: set[str]) -> str:
+    calls = [call for call in dict.fromkeys(way.calls) if call not in common] or list(dict.fromkeys(way.calls))
+    parts = calls + ([way.end] if way.end and (way.named or not calls) else [])
+    return " + ".join(parts)[:200].strip() or NOTHING
+
+
+def _short(text: str) -> str:
+    return syn.flat(text).strip()[:100].strip()

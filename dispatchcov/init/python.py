@@ -1,0 +1,269 @@
+"""Python source as the syntax of :mod:`dispatchcov.init.syntax`, by ``ast``: nothing is imported or executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dispatchcov.errors import UsageError
+from dispatchcov.init import syntax as syn
+from dispatchcov.init.syntax import Block, Syntax
+
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.BitAnd: "&",
+    ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], str] = {ast.Not: "not", ast.USub: "-", ast.UAdd: "+"}
+COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
+    ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not",
+}  # fmt: skip
+
+
+def read(text: str, file: str) -> syn.Source:
+    """The functions of the Python source ``text``, methods and inner ones too; raises :class:`UsageError`."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+        raise UsageError(f"{file}{line}: expected Python: {reason}") from None
+    reader = _Reader(text)
+    functions = tuple(reader.functions(tree.body, ""))
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    return syn.Source(file, "python", functions, reader.constants(tree), reader.imported(tree) | classes)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.lines = text.encode().splitlines(keepends=True)
+
+    def text(self, node: ast.AST) -> str:
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+        if not first or not last:
+            return ""
+        start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+        rows = [*self.lines[first - 1 : last]]
+        rows[-1] = rows[-1][:end]
+        rows[0] = rows[0][start:]
+        return syn.flat(b"".join(rows).decode(errors="replace"))
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def functions(self, body: Sequence[ast.stmt], prefix: str) -> Iterator[syn.Function]:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                parameters = {a.arg: self.text(a.annotation) if a.annotation else "" for a in arguments}
+                block = self.block(node.body)
+                name = prefix + node.name
+                yield syn.Function(name, node.lineno, node.end_lineno or node.lineno, parameters, block)
+                yield from self.functions(node.body, f"{name}.")
+            elif isinstance(node, ast.ClassDef):
+                yield from self.functions(node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.If | ast.Try):
+                yield from self.functions([*node.body, *node.orelse], prefix)
+
+    def constants(self, tree: ast.Module) -> dict[str, Syntax]:
+        """Names that the module assigns once, at its top, and nothing declares global."""
+        values: dict[str, list[Syntax]] = {}
+        for node in tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    values.setdefault(name, []).append(self.expression(value))
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    values.setdefault(name, []).append(self.expression(value))
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    pass
+                case _:  # assigned again, or only on some condition
+                    for name in _assigned([node]):
+                        values.setdefault(name, []).append(syn.Other(node.lineno, name))
+        for inner in ast.walk(tree):
+            if isinstance(inner, ast.Global):
+                for name in inner.names:
+                    values.setdefault(name, []).append(syn.Other(inner.lineno, name))
+        fixed = (syn.Literal, syn.Items, syn.Unary, syn.Binary)
+        return {name: found[0] for name, found in values.items() if len(found) == 1 and isinstance(found[0], fixed)}
+
+    @staticmethod
+    def imported(tree: ast.Module) -> frozenset[str]:
+        found = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        return frozenset(found)
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[ast.stmt]) -> Block:
+        return tuple(statement for node in body for statement in self.statement(node))
+
+    def statement(self, node: ast.stmt) -> Iterator[syn.Statement]:
+        line = node.lineno
+        match node:
+            case ast.If():
+                yield from self.walruses(node.test)
+                yield self.branch(node)
+            case ast.Assert():
+                refuse = syn.Raise(line, self.text(node), "raise AssertionError")
+                test = self.expression(node.test)
+                yield from self.walruses(node.test)
+                yield syn.If(line, test.text, syn.Unary(test.line, f"not ({test.text})", "not", test), (refuse,))
+            case ast.Return():
+                yield syn.Return(line, self.text(node), self.expression(node.value) if node.value else None)
+            case ast.Raise():
+                what = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+                yield syn.Raise(line, self.text(node), f"raise {self.text(what)}" if what else "raise")
+            case ast.Assign():
+                yield from self.walruses(node.value)
+                for target in node.targets:
+                    yield from self.assign(target, self.expression(node.value))
+            case ast.AnnAssign(value=ast.expr() as value):
+                yield from self.assign(node.target, self.expression(value))
+            case ast.AugAssign():
+                op = BINARY.get(type(node.op), "?")
+                left, right = self.expression(node.target), self.expression(node.value)
+                yield from self.assign(node.target, syn.Binary(line, self.text(node), op, left, right))
+            case ast.Expr():
+                yield syn.Do(line, self.text(node), self.expression(node.value))
+            case _:
+                yield from self.compound(node)
+
+    def compound(self, node: ast.stmt) -> Iterator[syn.Statement]:
+        match node:
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    if item.optional_vars is not None:
+                        value = syn.Other(node.lineno, self.text(item.context_expr))
+                        yield from self.assign(item.optional_vars, value)
+                yield from self.block(node.body)
+            case ast.Try() | ast.TryStar():
+                handlers = [self.opaque(handler, handler.body) for handler in node.handlers]
+                yield from (replace(handler, assigned=()) for handler in handlers)
+                yield from self.block([*node.body, *node.orelse])
+                yield from (replace(handler, ends=False) for handler in handlers)
+                yield from self.block(node.finalbody)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                yield self.opaque(node, [node])
+            case ast.Match():
+                yield from self.match(node)
+
+    def branch(self, node: ast.If) -> syn.If:
+        test = self.expression(node.test)
+        return syn.If(node.lineno, test.text, test, self.block(node.body), self.block(node.orelse))
+
+    def walruses(self, node: ast.expr) -> Iterator[syn.Statement]:
+        """The names that ``node`` assigns on the way, as facts of their own."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.NamedExpr):
+                yield from self.assign(inner.target, syn.Other(inner.lineno, self.text(inner.value)))
+
+    def opaque(self, node: ast.AST, body: Sequence[ast.stmt]) -> syn.Opaque:
+        inner = [part for statement in body for part in ast.walk(statement)]
+        ends = any(isinstance(part, ast.Return | ast.Raise) for part in inner)
+        line = getattr(node, "lineno", 0)
+        first = self.lines[line - 1].decode(errors="replace")
+        called = syn.effects(self.block([s for part in body for s in getattr(part, "body", [part])]))
+        return syn.Opaque(line, syn.flat(first), tuple(sorted(_assigned(body))), ends, called)
+
+    def assign(self, target: ast.expr, value: Syntax) -> Iterator[syn.Statement]:
+        line, text = value.line, value.text
+        if isinstance(target, ast.Tuple | ast.List):
+            star = next((i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)), len(target.elts))
+            if isinstance(value, syn.Items) and len(value.items) == len(target.elts) and star == len(target.elts):
+                for i, item in enumerate(value.items):  # all of them are read before one is assigned
+                    yield syn.Assign(line, text, f"${i}", item)
+                for i, part in enumerate(target.elts):
+                    yield from self.assign(part, syn.Name(line, value.items[i].text, f"${i}"))
+                return
+            for i, part in enumerate(target.elts):
+                place = i if i < star else i - len(target.elts)
+                index = syn.Literal(line, str(place), place)
+                if i == star:
+                    yield from self.assign(part, syn.Other(line, text))
+                else:
+                    yield from self.assign(part, syn.Index(line, f"{text}[{place}]", value, index))
+        elif isinstance(target, ast.Starred):
+            yield from self.assign(target.value, value)
+        elif (path := syn.dotted(self.expression(target))) is not None:
+            yield syn.Assign(target.lineno, text, path, value)
+
+    def match(self, node: ast.Match) -> Iterator[syn.Statement]:
+        """``match`` over values as a chain of ifs; other patterns are tests that are left."""
+        subject = self.expression(node.subject)
+        yield from self.walruses(node.subject)
+        rest: Block = ()
+        for case in reversed(node.cases):
+            test = self.pattern(case.pattern, subject)
+            if case.guard is not None:
+                guard = self.expression(case.guard)
+                text = f"{test.text} and {guard.text}"
+                test = syn.Logic(guard.line, text, "and", (test, guard))
+            rest = (syn.If(test.line, test.text, test, self.block(case.body), rest),)
+        yield from rest
+
+    def pattern(self, pattern: ast.pattern, subject: Syntax) -> Syntax:
+        line, text = pattern.lineno, f"match {subject.text}: case {self.text(pattern)}"
+        match pattern:
+            case ast.MatchValue():
+                return syn.Comparison(line, text, "==", subject, self.expression(pattern.value))
+            case ast.MatchSingleton():
+                return syn.Comparison(line, text, "is", subject, syn.Literal(line, text, pattern.value))
+            case ast.MatchOr():
+                return syn.Logic(line, text, "or", tuple(self.pattern(part, subject) for part in pattern.patterns))
+            case ast.MatchAs(pattern=None, name=None):
+                return syn.Literal(line, text, True)
+        return syn.Other(line, text)
+
+    # --- expressions ------------------------------------------------------------------------------------------------
+
+    def expression(self, node: ast.expr) -> Syntax:
+        line, text = node.lineno, self.text(node)
+        match node:
+            case ast.Name():
+                return syn.Name(line, text, node.id)
+            case ast.Constant(value=bool() | int() | str() | None as value):
+                return syn.Literal(line, text, value)
+            case ast.Attribute():
+                return syn.Attribute(line, text, self.expression(node.value), node.attr)
+            case ast.Subscript() if not isinstance(node.slice, ast.Slice):
+                return syn.Index(line, text, self.expression(node.value), self.expression(node.slice))
+            case ast.Call():
+                args = tuple(self.expression(arg) for arg in node.args)
+                named = tuple(syn.Other(line, self.text(keyword)) for keyword in node.keywords)
+                return syn.Call(line, text, self.expression(node.func), args + named)
+            case ast.UnaryOp() if type(node.op) in UNARY:
+                return syn.Unary(line, text, UNARY[type(node.op)], self.expression(node.operand))
+            case ast.BinOp() if type(node.op) in BINARY:
+                left, right = self.expression(node.left), self.expression(node.right)
+                return syn.Binary(line, text, BINARY[type(node.op)], left, right)
+            case ast.BoolOp():
+                op = "and" if isinstance(node.op, ast.And) else "or"
+                return syn.Logic(line, text, op, tuple(map(self.expression, node.values)))
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.IfExp():
+                parts = [self.expression(part) for part in (node.test, node.body, node.orelse)]
+                return syn.Choice(line, text, *parts)
+            case ast.Tuple() | ast.List() | ast.Set():
+                return syn.Items(line, text, tuple(map(self.expression, node.elts)))
+            case ast.Await():
+                return self.expression(node.value)
+        return syn.Other(line, text)
+
+    def comparison(self, node: ast.Compare) -> Syntax:
+        sides = [self.expression(side) for side in (node.left, *node.comparators)]
+        links: list[Syntax] = []
+        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            sign = COMPARE[type(op)]
+            text = f"{left.text} {sign} {right.text}" if len(sides) > 2 else self.text(node)
+            links.append(syn.Comparison(left.line, syn.flat(text), sign, left, right))
+        if len(links) == 1:
+            return links[0]
+        return syn.Logic(node.lineno, self.text(node), "and", tuple(links))
+
+
+def _assigned(body: Sequence[ast.stmt]) -> set[str]:
+    inner = (node for statement in body for node in ast.walk(statement))
+    return {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

@@ -1,0 +1,245 @@
+"""Conditions of Python and C++ in the predicate language, exactly or not at all.
+
+Two forms stand in for what types decide later: ``bool(e)``, that ``e`` holds as a condition by itself, and the
+operators ``t/`` and ``t%`` of C++, which round toward zero. :mod:`dispatchcov.init.types` replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dispatchcov import expr as ex
+from dispatchcov.init import syntax as syn
+from dispatchcov.init.cpp_cursor import INTEGERS
+from dispatchcov.init.fold import TRUTH, UntranslatedError, constant, folded, joined, negated, truth
+from dispatchcov.init.names import Bound, Locals, Names
+from dispatchcov.init.syntax import Syntax
+
+MAX_INLINED = 8
+SYMBOL = "\0"
+UNSIGNED = {"unsigned", "size_t", "std::size_t"} | {
+    f"{space}uint{n}_t" for space in ("", "std::") for n in (8, 16, 32, 64)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One conjunct of a test: ``expr`` is None where it was left, and ``reason`` says why."""
+
+    line: int
+    text: str
+    expr: ex.Expr | None
+    reason: str = ""
+
+
+class Translator:
+    """Translates the expressions of one function; ``env`` has what its locals hold at that point."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.cpp = names.cpp
+        self._inlined = 0
+
+    def conjuncts(self, node: Syntax, env: Locals) -> tuple[Condition, ...]:
+        """The parts of a test that all must hold."""
+        if isinstance(node, syn.Logic) and node.op == "and":
+            return tuple(part for inner in node.parts for part in self.conjuncts(inner, env))
+        try:
+            return (Condition(node.line, node.text, self.condition(node, env)),)
+        except UntranslatedError as error:
+            return (Condition(node.line, node.text, None, str(error)),)
+
+    def bound(self, target: str, node: Syntax, env: Locals, kind: str = "") -> Bound:
+        """What the local ``target`` holds after ``target = node``."""
+        if not self.names.symbolic(node, env) and (path := self.names.path(node, env)) is not None:
+            known = env.get(node.id) if isinstance(node, syn.Name) else None
+            if "$" not in target:
+                self.names.called.setdefault(path, []).append(target)
+            return known or Bound(ex.Var(path), path)
+        if isinstance(node, syn.Name) and node.id in env:
+            return env[node.id]
+        callee = ""
+        if isinstance(node, syn.Binary) and isinstance(node.left, syn.Name) and node.left.id in env:
+            callee = env[node.left.id].callee  # out += bias: still what the call gave
+        try:
+            value = self.value(node, env)
+        except UntranslatedError:
+            return self.names.fact(target, node, kind, callee)
+        words = set(kind.split())
+        wraps = words & UNSIGNED and any(
+            isinstance(p, ex.Neg) or (isinstance(p, ex.Bin) and p.op == "-") for p in ex.walk(value)
+        )
+        if words & {"float", "double"} or wraps:
+            return self.names.fact(target, node, kind)
+        return replace(self.names.bind(target, value), callee=callee)
+
+    # --- conditions -------------------------------------------------------------------------------------------------
+
+    def condition(self, node: Syntax, env: Locals) -> ex.Expr:
+        """``node`` as something that holds or not; raises :class:`UntranslatedError`."""
+        match node:
+            case syn.Logic():
+                return joined(node.op, [self.condition(part, env) for part in node.parts])
+            case syn.Unary(op="not"):
+                return negated(self.condition(node.operand, env))
+            case syn.Comparison():
+                return self.comparison(node, env)
+            case syn.Choice():
+                test, then, orelse = (self.condition(part, env) for part in (node.test, node.then, node.orelse))
+                return joined("or", [joined("and", [test, then]), joined("and", [negated(test), orelse])])
+        if self.names.symbolic(node, env) and (path := self.names.path(node, env)) is not None:
+            return ex.Call(TRUTH, (ex.Var(path),))
+        return truth(self.value(node, env))
+
+    def comparison(self, node: syn.Comparison, env: Locals) -> ex.Expr:
+        left, right, op = node.left, node.right, node.op
+        if isinstance(left, syn.Literal) and left.value is None:
+            left, right = right, left
+        if isinstance(right, syn.Literal) and right.value is None and op in ("is", "is not", "==", "!="):
+            return self.given(left, op in ("is not", "!="), env)
+        if op in ("is", "is not"):
+            if not (isinstance(right, syn.Literal) and isinstance(right.value, bool)):
+                raise UntranslatedError("identity of objects")
+            op = "==" if op == "is" else "!="
+        if op in ("in", "not in"):
+            member = self.member(left, right, env)
+            return negated(member) if op == "not in" else member
+        if isinstance(left, syn.Call) and (texts := self.strcmp(left, right, env)) is not None:
+            return ex.Compare(op, *texts)
+        return folded(ex.Compare(op, self.value(left, env), self.value(right, env)))
+
+    def given(self, node: Syntax, wanted: bool, env: Locals) -> ex.Expr:
+        """Is there something, not ``None`` or ``nullptr``? A fact of its own."""
+        path = self.names.path(node, env)
+        if path is None:
+            raise UntranslatedError("compared with nothing")
+        key = f"{path} given"
+        self.names.about[key] = f"{self.names.about.get(path, path)} {'!= nullptr' if self.cpp else 'is not None'}"
+        fact = ex.Call(TRUTH, (ex.Var(key),))
+        return fact if wanted else negated(fact)
+
+    def member(self, left: Syntax, right: Syntax, env: Locals) -> ex.Expr:
+        item = self.value(left, env)
+        listed = right if syn.dotted(right) in env else self.names.constant(right) or right
+        match listed:
+            case syn.Items(items=items) if items:
+                values = [self.value(part, env) for part in items]
+            case syn.Call(of=syn.Name(id="range"), args=[_] | [_, _]):
+                ends = [self.value(part, env) for part in listed.args]
+                low = ends[0] if len(ends) == 2 else ex.Const(0)
+                return joined("and", [folded(ex.Compare("<=", low, item)), folded(ex.Compare("<", item, ends[-1]))])
+            case _:
+                raise UntranslatedError("'in' something that is not listed here")
+        listed_values = [_listed(value) for value in values]
+        if None not in listed_values and not isinstance(item, ex.Const):
+            return ex.In(item, tuple(dict.fromkeys(value for value in listed_values if value is not None)))
+        return joined("or", [folded(ex.Compare("==", item, value)) for value in values])
+
+    def strcmp(self, left: syn.Call, right: Syntax, env: Locals) -> tuple[ex.Expr, ex.Expr] | None:
+        """The two texts of ``strcmp(a, b) == 0``."""
+        zero = isinstance(right, syn.Literal) and right.value == 0 and not isinstance(right.value, bool)
+        if isinstance(left.of, syn.Name) and left.of.id in ("strcmp", "std::strcmp") and zero and len(left.args) == 2:
+            return self.value(left.args[0], env), self.value(left.args[1], env)
+        return None
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def value(self, node: Syntax, env: Locals) -> ex.Expr:
+        """``node`` as an expression; raises :class:`UntranslatedError`."""
+        match node:
+            case syn.Literal():
+                return constant(node)
+            case syn.Logic() | syn.Comparison() | syn.Unary(op="not"):
+                return self.condition(node, env)
+            case syn.Unary(op="-"):
+                return ex.negate(self.value(node.operand, env))
+            case syn.Unary(op="+"):
+                return self.value(node.operand, env)
+            case syn.Binary():
+                return folded(self.binary(node, env))
+            case syn.Name() if node.id in env:
+                return env[node.id].expr
+        if (fixed := self.names.constant(node)) is not None and not isinstance(node, syn.Call):
+            return self.value(fixed, {})
+        if self.names.symbolic(node, env):
+            return ex.Var(f"={syn.dotted(node)}")
+        if (path := self.names.path(node, env)) is not None:
+            return ex.Var(path)
+        if (name := syn.dotted(node)) is not None and name in env:
+            return env[name].expr
+        if isinstance(node, syn.Call):
+            return self.call(node, env)
+        raise UntranslatedError("not in the predicate language")
+
+    def binary(self, node: syn.Binary, env: Locals) -> ex.Expr:
+        left, right = self.value(node.left, env), self.value(node.right, env)
+        number = right.value if isinstance(right, ex.Const) and type(right.value) is int else None
+        match node.op:
+            case "+" | "-" | "*":
+                return ex.Bin(node.op, left, right)
+            case "//" | "%" if not self.cpp:
+                return ex.Bin(node.op, left, right)
+            case "/" | "%" if self.cpp:
+                return ex.Bin(f"t{node.op}", left, right)
+            case "&" if number is not None and number >= 0 and not number & (number + 1):
+                return ex.Bin("%", left, ex.Const(number + 1))
+            case "<<" if number is not None and 0 <= number < 63:
+                return ex.Bin("*", left, ex.Const(1 << number))
+            case ">>" if number is not None and 0 <= number < 63:
+                return ex.Bin("//", left, ex.Const(1 << number))
+        what = "'/' gives a fraction" if node.op == "/" else f"the operator {node.op}"
+        raise UntranslatedError(what)
+
+    def call(self, node: syn.Call, env: Locals) -> ex.Expr:
+        name = syn.dotted(node.of)
+        plain, args = syn.bare(name or ""), node.args
+        if len(args) == 1 and isinstance(args[0], syn.Items):
+            args = args[0].items
+        if plain in (("std::min", "std::max") if self.cpp else ("min", "max")) and len(args) >= 2:
+            return folded(ex.Call(syn.last(plain), tuple(self.value(arg, env) for arg in args)))
+        if plain == "triton.cdiv" and len(args) == 2:
+            return folded(ex.Call("ceildiv", tuple(self.value(arg, env) for arg in args)))
+        kind = name[len("static_cast<") : -1] if name and plain in ("static_cast", "safe_cast") else plain
+        if len(args) == 1 and (self.cpp or kind in ("int", "bool")) and plain not in env:
+            words = set(kind.replace("std::", "").replace("const", "").split())
+            if words and words <= INTEGERS:
+                return self.value(args[0], env)
+            if kind == "bool":
+                return self.condition(args[0], env)
+            if kind in ("std::string", "std::string_view") and isinstance(args[0], syn.Literal):
+                return self.value(args[0], env)
+        if name is not None and (inlined := self.inlined(plain, args, env)) is not None:
+            return inlined
+        raise UntranslatedError(f"a call of {name}" if name else "a call")
+
+    def inlined(self, name: str, args: tuple[Syntax, ...], env: Locals) -> ex.Expr | None:
+        """A call of a function of the same file that only returns an expression, written out."""
+        plain = [f for f in self.names.source.functions if (syn.last(f.name) if self.cpp else f.name) == syn.last(name)]
+        if len(plain) != 1 or name in env or len(plain[0].parameters) != len(args):
+            return None
+        body = plain[0].body
+        if len(body) != 1 or not isinstance(body[0], syn.Return) or body[0].value is None:
+            return None
+        if self._inlined == MAX_INLINED:
+            raise UntranslatedError("calls nested too deeply")
+        bound: Mapping[str, Bound] = {
+            parameter: self.argument(arg, env) for parameter, arg in zip(plain[0].parameters, args, strict=True)
+        }
+        self._inlined += 1
+        try:
+            return self.value(body[0].value, bound)
+        finally:
+            self._inlined -= 1
+
+    def argument(self, node: Syntax, env: Locals) -> Bound:
+        if not self.names.symbolic(node, env) and (path := self.names.path(node, env)) is not None:
+            return Bound(ex.Var(path), path)
+        return Bound(self.value(node, env))
+
+
+def _listed(value: ex.Expr) -> ex.Value | None:
+    """``value`` in the list of an ``in``; a symbolic constant with a mark before it."""
+    if isinstance(value, ex.Var) and value.name.startswith("="):
+        return SYMBOL + value.name[1:]
+    return value.value if isinstance(value, ex.Const) else None

@@ -1,0 +1,170 @@
+"""From statements to ordered rules: every way through a function, in the order in which first match tries them.
+
+The ways through the body of an ``if`` come first, with its test before their own; what follows needs no negated test,
+since every input that the test lets in has been taken by then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dispatchcov import expr as ex
+from dispatchcov.init import syntax as syn
+from dispatchcov.init.endings import Endings, Way
+from dispatchcov.init.fold import joined, negated
+from dispatchcov.init.names import Bound, Locals
+from dispatchcov.init.reads import relevant
+from dispatchcov.init.syntax import Block
+from dispatchcov.init.translate import Condition, Translator
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What is still to do in a block, and ``outer``: what its locals hide, to be restored at its end."""
+
+    block: Block
+    parent: _Frame | None
+    scope: bool = False
+    outer: tuple[tuple[str, Bound | None], ...] = ()
+
+    def after(self, env: Locals) -> Locals:
+        """``env`` at the end of the block."""
+        if not self.outer:
+            return env
+        kept = {**env, **{name: bound for name, bound in self.outer if bound is not None}}
+        gone = {name for name, bound in self.outer if bound is None}
+        return {name: bound for name, bound in kept.items() if name not in gone}
+
+
+class Walker(Endings):
+    """Follows all ways through ``function``; ``lefts`` gathers what was not read on the way."""
+
+    def __init__(self, translator: Translator, function: syn.Function) -> None:
+        super().__init__(translator, function)
+        self.relevant = relevant(function.body)
+        self.known: dict[tuple[object, ...], tuple[_Frame, list[Way]]] = {}
+
+    def ways(self) -> list[Way]:
+        """All ways, first match first; raises :class:`UsageError` if they are too many."""
+        return self._follow(_Frame(self.function.body, None), {}, ())
+
+    def _follow(self, frame: _Frame | None, env: Locals, calls: tuple[str, ...]) -> list[Way]:
+        while frame is not None:
+            if not frame.block:
+                return self._rest(frame.parent, frame.after(env), calls)
+            head, frame = frame.block[0], replace(frame, block=frame.block[1:])
+            match head:
+                case syn.Assign(value=syn.Choice()) if syn.last(head.target) in self.relevant:
+                    frame = _Frame((_choice(head),), frame)
+                case syn.Assign() if syn.last(head.target) in self.relevant:
+                    bound = self.translator.bound(head.target, head.value, env, head.type)
+                    env = {**env, head.target: bound}
+                case syn.Return(value=syn.Choice()):
+                    frame = _Frame((_choice(head),), frame)
+                case syn.If():
+                    if not (self._idle(head.body) and self._idle(head.orelse)):
+                        return self._fork(head, frame, env, calls)
+                case syn.Return():
+                    return [self._ended(head, env, calls)]
+                case syn.Raise():
+                    return [self._way((), head.name, head.line, named=True)]
+                case syn.Do():
+                    calls += self._called(head.value, env)
+                case syn.Opaque():
+                    env = self._skipped(head, env)
+                    calls += tuple(name for call in head.calls for name in self._called(call, env))
+                    if head.ends:
+                        left = Condition(head.line, head.text, None, "statements that are not read")
+                        way = Way((left,), (), "not read", head.line, read=False, named=True)
+                        return [way, *self._follow(frame, env, calls)]
+                case syn.Scope():
+                    frame = _inner(head.body, frame, env, True)
+                case syn.Break():
+                    frame, env = _left_scope(frame, env)
+        return self._rest(None, env, calls)
+
+    def _rest(self, frame: _Frame | None, env: Locals, calls: tuple[str, ...]) -> list[Way]:
+        """The ways on from the end of a block; what two branches have in common is followed once."""
+        if frame is None:
+            return [self._way(calls, "", self.function.last)]
+        key = (id(frame), frozenset(env.items()), calls)
+        if key not in self.known:
+            self.known[key] = frame, self._follow(frame, env, calls)
+        return self.known[key][1]
+
+    def _skipped(self, head: syn.Opaque, env: Locals) -> Locals:
+        """``env`` after statements that are not read: what they assign is a fact of its own."""
+        value = syn.Other(head.line, f"assigned in {head.text}")
+        names = [name for name in head.assigned if name in self.relevant]
+        return {**env, **{name: self.translator.names.fact(name, value, "") for name in names}}
+
+    def _fork(self, head: syn.If, frame: _Frame, env: Locals, calls: tuple[str, ...]) -> list[Way]:
+        test = self.translator.conjuncts(head.test, env)
+        if any(part.expr == ex.Const(False) for part in test):
+            return self._follow(_inner(head.orelse, frame, env), env, calls)
+        test = tuple(part for part in test if part.expr != ex.Const(True))
+        then = self._follow(_inner(head.body, frame, env), env, calls)
+        if not test:
+            return then
+        return _merged(test, then, self._follow(_inner(head.orelse, frame, env), env, calls))
+
+    def _idle(self, block: Block) -> bool:
+        """Does ``block`` neither end nor call nor assign what is read later?"""
+        return all(map(self._still, block))
+
+    def _still(self, part: syn.Statement) -> bool:
+        match part:
+            case syn.Assign():
+                return syn.last(part.target) not in self.relevant
+            case syn.Do():
+                return not self._called(part.value, {})
+            case syn.If():
+                return self._idle(part.body) and self._idle(part.orelse)
+            case syn.Scope():
+                return self._idle(part.body)
+        return False
+
+
+def _merged(test: tuple[Condition, ...], then: list[Way], rest: list[Way]) -> list[Way]:
+    """First match over ``then`` where ``test`` holds, over ``rest`` where not; what both begin or end with, once."""
+    shortest = min(len(then), len(rest))
+    first = next((i for i in range(shortest) if then[i] != rest[i]), shortest)
+    same = next((i for i in range(shortest - first) if then[-1 - i] != rest[-1 - i]), shortest - first)
+    if same and first + same < len(rest):
+        if any(part.expr is None for part in test):
+            same = 0  # that a test which is not translated fails, cannot be said
+        else:
+            opposite = _opposite(test)
+            others = [replace(way, guard=(opposite, *way.guard)) for way in rest[first : len(rest) - same]]
+            rest = [*rest[:first], *others, *rest[len(rest) - same :]]
+    own = [replace(way, guard=(*test, *way.guard)) for way in then[first : len(then) - same]]
+    return [*rest[:first], *own, *rest[first:]]
+
+
+def _opposite(test: tuple[Condition, ...]) -> Condition:
+    text = " and ".join(part.text for part in test)
+    whole = joined("and", [part.expr for part in test if part.expr is not None])
+    return Condition(test[0].line, f"not ({text})", negated(whole))
+
+
+def _inner(block: Block, parent: _Frame, env: Locals, scope: bool = False) -> _Frame:
+    declared = [part.target for part in block if isinstance(part, syn.Assign) and part.declares]
+    return _Frame(block, parent, scope, tuple((name, env.get(name)) for name in declared))
+
+
+def _left_scope(frame: _Frame | None, env: Locals) -> tuple[_Frame | None, Locals]:
+    """What follows after the innermost scope."""
+    while frame is not None:
+        ended, env, frame = frame.scope, frame.after(env), frame.parent
+        if ended:
+            break
+    return frame, env
+
+
+def _choice(head: syn.Assign | syn.Return) -> syn.If:
+    """``x = a if test else b`` as the two statements of an ``if``."""
+    value = head.value
+    assert isinstance(value, syn.Choice)
+    plain = replace(head, declares=False) if isinstance(head, syn.Assign) else head
+    then, orelse = replace(plain, value=value.then), replace(plain, value=value.orelse)
+    return syn.If(value.line, value.test.text, value.test, (then,), (orelse,))

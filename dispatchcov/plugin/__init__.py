@@ -1,0 +1,1 @@
+"""What the pytest plugin does, without pytest's hooks."""

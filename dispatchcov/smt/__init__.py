@@ -1,0 +1,1 @@
+"""The questions of :mod:`dispatchcov.regions` answered by z3, for predicates over several variables."""
