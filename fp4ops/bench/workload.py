@@ -68,14 +68,30 @@ def check(result: Tensor, shape: tuple[int, int]) -> None:
         raise AssertionError(f"expected a result of shape {shape}, got {tuple(result.shape)}")
 
 
+def size(text: str) -> int:
+    """A number of at least 0, as text."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, got {text!r}")
+    return int(text)
+
+
+def lengths(text: str) -> tuple[int, ...]:
+    """Lengths of prompts in tokens, comma-separated."""
+    return tuple(size(each.strip()) for each in text.split(","))
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve, recording into ``--record``."""
     parser = argparse.ArgumentParser(prog="python -m fp4ops.bench workload", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--record", metavar="FILE", required=True, help="the data file to write")
-    parser.add_argument("--tokens", type=int, default=16, help="tokens generated for each prompt (default: 16)")
-    size = (5120, 17408, 4) if torch.cuda.is_available() else (256, 512, 1)
-    for name, default in zip(("width", "hidden", "depth"), size, strict=True):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"of the model (default: {default})")
+    parser.add_argument("--tokens", type=size, default=16, help="tokens generated for each prompt (default: 16)")
+    parser.add_argument(
+        "--prompts", type=lengths, default=PROMPTS, metavar="LENGTHS",
+        help=f"lengths of the prompts in tokens, comma-separated (default: {','.join(map(str, PROMPTS))})",
+    )  # fmt: skip
+    sizes = (5120, 17408, 4) if torch.cuda.is_available() else (256, 512, 1)
+    for name, default in zip(("width", "hidden", "depth"), sizes, strict=True):
+        parser.add_argument(f"--{name}", type=size, default=default, help=f"of the model (default: {default})")
     options = parser.parse_args(arguments)
     gpu = torch.cuda.is_available()
     model = layers(options.width, options.hidden, options.depth)
@@ -83,11 +99,11 @@ def main(arguments: Sequence[str]) -> int:
     dispatchcov.erase(path)
     watch: AbstractContextManager[object] = dispatchcov.observe() if gpu else nullcontext()
     with Recorder(path), watch:
-        serve(model, PROMPTS, options.tokens, "cuda" if gpu else "cpu")
+        serve(model, options.prompts, options.tokens, "cuda" if gpu else "cpu")
     data = dispatchcov.combine(path, remove=True)
     calls, time = (sum(column) for column in zip(*((row.selected, row.nanoseconds) for row in data.rows), strict=True))
     seen = f"kernels took {time / 1e6:.2f} ms" if gpu else "no GPU, so no time was observed"
-    print(f"{options.record}: {calls} calls for {len(PROMPTS)} prompts, {seen}")
+    print(f"{options.record}: {calls} calls for {len(options.prompts)} prompts, {seen}")
     return 0
 
 

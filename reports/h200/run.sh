@@ -21,7 +21,8 @@ step tests 240 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cachepr
     --dispatch-observe=torch --dispatch-report=term --dispatch-report="json:$out/dispatch.json" \
     --dispatch-data="$out/fp4ops.dispatchcov"
 step model 100 "$python" -m pytest -p dispatchcov.pytest_plugin -q -p no:cacheprovider tests/fp4ops/gpu/test_model.py
-step workload 60 "$python" -m fp4ops.bench workload --record "$out/workload.dispatchcov"
+step workload 60 "$python" -m fp4ops.bench workload --record "$out/workload.dispatchcov" \
+    --prompts 2048,4096,733,8192,8,3072,6144,1024 --tokens 2
 [ -n "${ONLY_TESTS:-}" ] || step bench 240 env PYTHONPATH=".${PEERS:+:$PEERS}" "$python" -m fp4ops.bench.gpu --commit "$commit" --out "$out/bench.json"
 step memcheck 100 compute-sanitizer --tool memcheck --error-exitcode 9 \
     "$python" -m pytest -p dispatchcov.pytest_plugin -q -x -p no:cacheprovider tests/fp4ops/gpu/test_partitions.py -k 'dtype0 and not 65600 and not 17408'
