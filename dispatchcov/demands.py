@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dispatchcov.errors import UsageError, known
+from dispatchcov.items import Item, Seen
 from dispatchcov.parts import EVIDENCE
-from dispatchcov.results import Item, Results, Seen
+from dispatchcov.results import Results
 
 _EVIDENCE = "|".join(EVIDENCE)
 _LIST = rf"(?:{_EVIDENCE})(?:(?:\s*,\s*|\s+and\s+)(?:{_EVIDENCE}))*"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dispatchcov.demands import Demand
 from dispatchcov.drift import Drift, counted
-from dispatchcov.results import Item, Mismatch, Results, TableResults
+from dispatchcov.items import Item, Mismatch
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import show
 
 SPARED = "nothing is judged missed but what --dispatch-require names"

@@ -81,7 +81,7 @@ def autostart() -> None:
     run = os.environ.get("DISPATCHCOV_RUN")
     if not run or active() is not None or _started:
         return
-    _started.append(recorder := Recorder(os.environ.get("DISPATCHCOV_DATA", ".dispatchcov"), run=run))
+    _started.append(recorder := Recorder(os.environ.get("DISPATCHCOV_DATA") or ".dispatchcov", run=run))
     if os.environ.get("DISPATCHCOV_TABLE"):
         from dispatchcov import config
 

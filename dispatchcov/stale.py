@@ -123,7 +123,8 @@ def fresh(data: Data, file: str, current: Mapping[str, Table], sources: Mapping[
     )
     counted = sum(row.selected for row in kept)
     machines = "; ".join(sorted({row.machine for row in kept}))
-    came = (f"{counted} decisions of {machines} were brought in from {file}",) if kept else ()
+    what = f"1 decision of {machines} was" if counted == 1 else f"{counted} decisions of {machines} were"
+    came = (f"{what} brought in from {file}",) if kept else ()
     notes_now = (*came, *texts)  # what else is noted was told when it was new
     shards = tuple(replace(shard, notes=notes_now) for shard in data.shards)
     return Data(tables, shards, tuple(kept), data.outcomes)

@@ -125,6 +125,8 @@ def _beside(data_file: Path, pattern: re.Pattern[str]) -> list[str]:
 
 def _inputs(path: str) -> list[str]:
     """The shards and data files that ``path`` is or, as a directory, holds."""
+    if not os.path.lexists(path):
+        raise DataError(f"{path}: expected a shard, a data file or a directory that holds some, got none")
     if not os.path.isdir(path):
         return [path]
     try:

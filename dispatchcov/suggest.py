@@ -16,9 +16,10 @@ from dispatchcov.decide import DEFAULT_MACHINE, View, path
 from dispatchcov.errors import UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.formula import Formula, Opposite, every, holds
+from dispatchcov.items import MEASURES, Item
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
 from dispatchcov.regions import Space
-from dispatchcov.results import MEASURES, Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.space.domain import size
 from dispatchcov.space.variants import Variant
 from dispatchcov.table import Table

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from dispatchcov.errors import UsageError
-from dispatchcov.results import MEASURES
+from dispatchcov.items import MEASURES
 from dispatchcov.suggest import Suggestion
 from dispatchcov.table import Table, show
 

@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dispatchcov.items import Item
 from dispatchcov.measure.outcomes import Guard, guards
 from dispatchcov.places import Place, Places
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from dispatchcov import decide, places
 from dispatchcov.errors import DataError, DigestError
+from dispatchcov.items import Item, Weight, Weights
 from dispatchcov.loading.load import parse_table
 from dispatchcov.records import COUNTED, Data, Row
-from dispatchcov.results import Item, Results, TableResults, Weight, Weights
+from dispatchcov.results import Results, TableResults
 from dispatchcov.space.paths import region_name
 from dispatchcov.table import Table
 

@@ -73,7 +73,7 @@ REPORTS = sorted((ROOT / "dispatchcov" / "report").glob("*.py"))
 
 @pytest.mark.parametrize("file", [*REPORTS, ROOT / "dispatchcov" / "gate.py"], ids=lambda file: str(file.name))
 def test_reports_and_gate_read_only_results(file: Path) -> None:
-    allowed = {"results", "drift", "errors", "table", "gate", "demands", "report", "places", "table_lines"}
+    allowed = {"results", "items", "drift", "errors", "table", "gate", "demands", "report", "places", "table_lines"}
     allowed |= {"workflow_commands"}
     assert ours(file) <= allowed, ours(file) - allowed
 

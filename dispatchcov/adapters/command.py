@@ -19,6 +19,7 @@ from dispatchcov.blackbox import BlackBox
 from dispatchcov.errors import DispatchcovError, FactsError, UsageError
 from dispatchcov.expr import Value
 from dispatchcov.gate import Verdict
+from dispatchcov.items import Item
 from dispatchcov.measure.groups import grouped
 from dispatchcov.measure.mismatches import mismatches
 from dispatchcov.measure.table import Measure
@@ -26,7 +27,7 @@ from dispatchcov.observers.evidence import KINDS
 from dispatchcov.recorder import Recorder
 from dispatchcov.recording import record
 from dispatchcov.report import render
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import Table, show
 
 SHOWN = 5

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dispatchcov import config, store
 from dispatchcov.commands.tables import BELOW, ERROR, FINE, write
 from dispatchcov.errors import UsageError
+from dispatchcov.items import Item
 from dispatchcov.report.json import mutant as mutant_entry
 from dispatchcov.report.text import totals_text
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.stale import brought_in
 from dispatchcov.table import show
 
@@ -59,7 +60,7 @@ def _survivors(results: TableResults) -> Iterator[str]:
 def suggest(options: argparse.Namespace) -> int:
     """Write a test module for what is missed."""
     from dispatchcov import suggest as search
-    from dispatchcov.results import MEASURES
+    from dispatchcov.items import MEASURES
     from dispatchcov.suggest_render import called, render
 
     if options.call and not callable(config.imported(*called(options.call), f"--call {options.call}")):

@@ -9,8 +9,8 @@ from dispatchcov import decide
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
 from dispatchcov.formula import leaves, read
+from dispatchcov.items import Side
 from dispatchcov.records import ASSERTS, COUNTED, Data, Row
-from dispatchcov.results import Side
 from dispatchcov.table import Table
 
 

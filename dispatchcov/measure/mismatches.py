@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from dispatchcov import decide
 from dispatchcov.formula import holds
+from dispatchcov.items import Mismatch
 from dispatchcov.measure.groups import Group
 from dispatchcov.nearest import nearest
-from dispatchcov.results import Mismatch
 from dispatchcov.table import Rule, Table
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchcov.expr import Value
+from dispatchcov.items import Item
 from dispatchcov.mutate import Mutation, Trial
-from dispatchcov.results import Item
 
 if TYPE_CHECKING:
     from dispatchcov.measure.groups import Group

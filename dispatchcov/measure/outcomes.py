@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dispatchcov.formula import ALWAYS, NEVER, Formula, Leaf, Opposite, Some, every, leaves, read
+from dispatchcov.items import Item
 from dispatchcov.measure.groups import Group, grouped
 from dispatchcov.measure.table import Measure
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import Rule
 
 

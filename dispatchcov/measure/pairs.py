@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchcov.expr import Value
 from dispatchcov.formula import holds
-from dispatchcov.results import Item
+from dispatchcov.items import Item
 from dispatchcov.space.answers import Answer
 from dispatchcov.space.boundaries import Boundaries, Boundary
 from dispatchcov.space.mcdc import Independence, independence

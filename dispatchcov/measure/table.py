@@ -10,13 +10,14 @@ from typing import TypeAlias
 
 from dispatchcov.expr import Value
 from dispatchcov.formula import Leaf, Opposite, alone, every, holds, leaves
+from dispatchcov.items import Item, Reach, Seen, emulated
 from dispatchcov.measure import mutants as measure_mutants
 from dispatchcov.measure import pairs as measure_pairs
 from dispatchcov.measure.groups import Group, Paths, asserting, evidence_of, grouped, sides
 from dispatchcov.measure.mismatches import mismatches
 from dispatchcov.records import Data, Row
 from dispatchcov.regions import Space
-from dispatchcov.results import Item, Reach, Seen, TableResults, emulated
+from dispatchcov.results import TableResults
 from dispatchcov.space.answers import Answer
 from dispatchcov.space.domain import size
 from dispatchcov.space.paths import region_name

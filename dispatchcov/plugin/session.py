@@ -56,11 +56,11 @@ def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: boo
     judges nothing itself; started by a test, what it leaves out does not make that run partial. One that is asked for a
     report judges by itself: inside a test as a run apart, in a data file of its own, else together with what is there.
     """
-    other, in_test = config.RUN in os.environ and not worker, "PYTEST_CURRENT_TEST" in os.environ
+    other, in_test = bool(os.environ.get(config.RUN)) and not worker, "PYTEST_CURRENT_TEST" in os.environ
     apart = (config.RUN, config.DATA, config.TABLE) if other and in_test else ()
     settings = config.read(root, given, {name: value for name, value in os.environ.items() if name not in apart})
     asked = config.asks(settings) or any(value is not None for value in given.values())
-    if not asked and config.RUN not in os.environ:
+    if not asked and not os.environ.get(config.RUN):
         return None
     if not asked:
         settings = config.read(root, given)

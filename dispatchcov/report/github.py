@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 
 from dispatchcov.gate import Verdict
+from dispatchcov.items import Item
 from dispatchcov.places import Place, Places, from_root
 from dispatchcov.report.text import plural, totals_lines
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import show
 from dispatchcov.workflow_commands import command
 

@@ -19,11 +19,12 @@ from urllib.parse import urlencode
 import dispatchcov
 from dispatchcov.errors import UsageError
 from dispatchcov.gate import Verdict
+from dispatchcov.items import MEASURES, STATES, Item, Weights, emulated
 from dispatchcov.report import drift as drift_report
 from dispatchcov.report import html_data
 from dispatchcov.report import weights as weights_report
 from dispatchcov.report.text import WORDS, near, totals_text
-from dispatchcov.results import MEASURES, STATES, Item, Results, TableResults, Weights, emulated
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import EMULATES, EVIDENCE, show
 
 SCRIPTS = ("dispatch", "data", "dom", "items", "flow", "chooser", "explorer", "page")

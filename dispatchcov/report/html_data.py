@@ -14,7 +14,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dispatchcov.results import MEASURES, Item, Mismatch, Reach, Results, TableResults
+from dispatchcov.items import MEASURES, Item, Mismatch, Reach
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import EVIDENCE, Table
 
 SAFE = (1 << 53) - 1

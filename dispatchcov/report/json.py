@@ -9,9 +9,10 @@ from typing import Any
 
 import dispatchcov
 from dispatchcov.gate import Verdict
+from dispatchcov.items import Item, Mismatch, Seen, Side, Totals
 from dispatchcov.report import drift as drift_report
 from dispatchcov.report import weights as weights_report
-from dispatchcov.results import Item, Mismatch, Results, Seen, Side, TableResults, Totals
+from dispatchcov.results import Results, TableResults
 
 FORMAT = 1
 

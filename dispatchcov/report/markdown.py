@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchcov.gate import Verdict
+from dispatchcov.items import Item
 from dispatchcov.report import drift as drift_report
 from dispatchcov.report.text import evidence_text, near, plural, state_text
-from dispatchcov.results import Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import show
 
 LIMIT = 1_000_000

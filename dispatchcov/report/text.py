@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dispatchcov.gate import Verdict
+from dispatchcov.items import Item, Totals, emulated
 from dispatchcov.report import drift as drift_report
 from dispatchcov.report import weights as weights_report
-from dispatchcov.results import Item, Results, TableResults, Totals, emulated
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import EVIDENCE, show
 
 SHOWN = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatchcov.results import Weight, Weights
+from dispatchcov.items import Weight, Weights
 from dispatchcov.table import EVIDENCE, show
 
 SHOWN = 5

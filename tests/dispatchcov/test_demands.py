@@ -9,10 +9,11 @@ import pytest
 from dispatchcov.demands import Demand
 from dispatchcov.errors import UsageError
 from dispatchcov.gate import Limits, Verdict, judge
+from dispatchcov.items import Seen
 from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Row
 from dispatchcov.report import text
-from dispatchcov.results import Results, Seen
+from dispatchcov.results import Results
 from tests.dispatchcov.build import SMALL, data, row
 
 TABLE = parse_table(

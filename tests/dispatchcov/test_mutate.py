@@ -12,9 +12,10 @@ from hypothesis import given, note, settings
 
 from dispatchcov import load_table, parse_table, store
 from dispatchcov.cli import main
+from dispatchcov.items import Item
 from dispatchcov.mutants import Mutant, mutants
 from dispatchcov.mutate import Mutation
-from dispatchcov.results import Item, Results
+from dispatchcov.results import Results
 from dispatchcov.space.variants import Variant
 from dispatchcov.table import Table
 from tests.dispatchcov.build import data, row

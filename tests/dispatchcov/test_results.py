@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from dispatchcov.errors import DataError, DigestError
+from dispatchcov.items import Item, Totals
 from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data
-from dispatchcov.results import Item, Results, TableResults, Totals
+from dispatchcov.results import Results, TableResults
 from tests.dispatchcov.build import SMALL, data, row
 
 TABLE = parse_table(SMALL, source="small.toml")

@@ -12,7 +12,8 @@ import pytest
 from dispatchcov import load_table, parse_table, store
 from dispatchcov.cli import main
 from dispatchcov.errors import UsageError
-from dispatchcov.results import MEASURES, Results
+from dispatchcov.items import MEASURES
+from dispatchcov.results import Results
 from dispatchcov.suggest import suggest
 from dispatchcov.suggest_render import render
 from dispatchcov.table import Table

@@ -13,12 +13,13 @@ import pytest
 from dispatchcov import store
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.gate import judge
+from dispatchcov.items import Weights
 from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data, Row
 from dispatchcov.report import json as json_report
 from dispatchcov.report import text
 from dispatchcov.report import weights as section
-from dispatchcov.results import Results, Weights
+from dispatchcov.results import Results
 from dispatchcov.weights import weigh
 from tests.dispatchcov.build import SMALL, data, row
 

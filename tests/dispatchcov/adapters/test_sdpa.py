@@ -11,9 +11,9 @@ from dispatchcov.adapters.command import agreement, reaches
 from dispatchcov.adapters.torch_operator import Call
 from dispatchcov.check.faults import check
 from dispatchcov.errors import FactsError, UsageError
+from dispatchcov.items import Item
 from dispatchcov.measure.table import Measure
 from dispatchcov.observers.evidence import observe
-from dispatchcov.results import Item
 
 torch = pytest.importorskip("torch")
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from dispatchcov.items import Item
 from dispatchcov.loading.load import parse_table
 from dispatchcov.measure.outcomes import guards
-from dispatchcov.results import Item, Results
+from dispatchcov.results import Results
 from tests.dispatchcov.build import data, row
 
 TEXT = """

@@ -14,8 +14,9 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from dispatchcov import load_table
+from dispatchcov.items import MEASURES, Item
 from dispatchcov.regions import Space
-from dispatchcov.results import MEASURES, Item, Results, TableResults
+from dispatchcov.results import Results, TableResults
 from dispatchcov.table import Table
 from tests.dispatchcov.build import data, row
 from tests.dispatchcov.random_tables import decisions, tables

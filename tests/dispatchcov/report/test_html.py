@@ -23,11 +23,12 @@ from dispatchcov.drift import Drift
 from dispatchcov.errors import UsageError
 from dispatchcov.expr import Value
 from dispatchcov.gate import Verdict, judge
+from dispatchcov.items import Item, Reach, Seen, Weight, Weights
 from dispatchcov.loading.load import load_table, parse_table
 from dispatchcov.records import Data
 from dispatchcov.report import html as html_report
 from dispatchcov.report import html_data, render
-from dispatchcov.results import Item, Reach, Results, Seen, Weight, Weights
+from dispatchcov.results import Results
 from tests.dispatchcov.build import SMALL, data, row
 
 TABLE = parse_table(SMALL, source="small.toml")

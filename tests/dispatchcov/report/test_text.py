@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from dispatchcov.gate import Verdict, judge
+from dispatchcov.items import Totals
 from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data
 from dispatchcov.report.text import near, render, totals_text, verdict_lines
-from dispatchcov.results import Results, Totals
+from dispatchcov.results import Results
 from tests.dispatchcov.build import SMALL, data, row
 
 TABLE = parse_table(SMALL, source="small.toml")
