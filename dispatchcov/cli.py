@@ -24,6 +24,8 @@ WRITTEN = {
     "markdown": "write the report as Markdown, for the summary of a job",
     "github": "print why the gate failed as annotations of a pull request",
 }
+REQUIRE_HELP = "partition or rule that must be hit, also as 'NAME observed, checked on sm_90'; repeatable"
+EVIDENCE_HELP = "evidence that a hit needs to count: selected, launched, observed, checked (comma-separated)"
 DATA_HELP = "where the records are kept; shards beside it are read too (default: .dispatchcov, or DISPATCHCOV_DATA)"
 
 
@@ -39,9 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:
         given = " ".join(arguments[arguments.index(rest[0]) :])
         hint = f"; the command stands after --: dispatchcov run -- {given}" if options.action == "run" else ""
-        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        options.usage.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
     if command and options.action != "run":
-        parser.error(f"a command after -- goes with run, not with {options.action}")
+        options.usage.error(f"a command after -- goes with run, not with {options.action}")
     options.command = command
     try:
         status: int = getattr(_home(options.action), options.action)(options)
@@ -94,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        return actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(usage=sub)
+        return sub
 
     run = add("run", "run a command (after --) with recording on, then report")
     run.add_argument("--append", action="store_true", help="keep the records of earlier runs")
@@ -132,8 +136,8 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--include", action="store_true", help="print the folder of dispatchcov.hpp, for -I")
     what.add_argument("--generate", metavar="TABLE", help="write the header of a table: FILE.toml or MODULE:ATTR")
     what.add_argument("--check", nargs=2, metavar=("HEADER", "TABLE"), help="fail unless HEADER is what TABLE gives")
-    cpp.add_argument("--namespace", default="", metavar="NAME", help="of the header (default: by the operator's name)")
-    cpp.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
+    cpp.add_argument("--namespace", default="", metavar="NAME", help="for --generate (default: by the operator's name)")
+    cpp.add_argument("-o", "--output", metavar="FILE", help="write the header to FILE instead of the terminal")
     init = add("init", "write a first table from a function's if-chain, Python or C++; exit status 2 if some was left")
     init.add_argument("source", metavar="FILE[:FUNCTION]", help="source file and function (or a line of it)")
     init.add_argument("--op", metavar="NAME", help="operator of the table (default: FILE::FUNCTION)")
@@ -143,12 +147,13 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("-o", "--output", metavar="FILE", help="write the table to FILE, which is not there yet")
     mutate = add("mutate", "list the mutants of guards that the recorded decisions do not notice")
     _data(mutate)
-    _judging(mutate)
+    _measuring(mutate)
+    mutate.add_argument("--fail-under", metavar="PCT", help="least percentage of mutants noticed")
     mutate.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     mutate.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
     suggest = add("suggest", "write a pytest for what the recorded tests lack, with the fewest inputs")
     _data(suggest)
-    _judging(suggest)
+    _measuring(suggest)
     suggest.add_argument("--call", default="", metavar="MODULE:FUNCTION", help="what the test calls with the facts")
     suggest.add_argument("--of", metavar="LIST", help="measures to cover, comma-separated (default: all)")
     suggest.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of the terminal")
@@ -174,15 +179,20 @@ def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="FILE", help=DATA_HELP)
 
 
-def _judging(parser: argparse.ArgumentParser) -> None:
+def _measuring(parser: argparse.ArgumentParser) -> None:
     add: Any = parser.add_argument
     add("--table", action="append", metavar="TABLE", help="table to judge, FILE.toml or MODULE:ATTR; repeatable")
-    add("--require", action="append", metavar="NAME", help="partition that must be hit; repeatable")
-    add("--fail-under", metavar="PCT", help="least percentage of required partition bins")
     add("--stored", action="append", metavar="FILE", help="data file of another run to bring in, less what is stale")
+    add("--evidence", action="append", metavar="LIST", help=EVIDENCE_HELP)
+
+
+def _judging(parser: argparse.ArgumentParser) -> None:
+    _measuring(parser)
+    add: Any = parser.add_argument
+    add("--require", action="append", metavar="NAME", help=REQUIRE_HELP)
+    add("--fail-under", metavar="PCT", help="least percentage of required partition bins")
     add("--weights", metavar="FILE", help="data file of a real workload: how much of it takes paths that tests take?")
     add("--complete", action="store_true", help="the runs together are the whole suite: judge what partial runs missed")
-    add("--evidence", action="append", metavar="LIST", help="evidence that a hit needs to count")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,16 @@ import argparse
 from dispatchcov import config
 from dispatchcov.commands.tables import FINE, write
 from dispatchcov.cpp import header as headers
+from dispatchcov.errors import UsageError
 
 
 def cpp(options: argparse.Namespace) -> int:
     """Print the include folder, write the header of a table, or check one; the exit status."""
+    if not options.generate and (options.output or options.namespace):
+        option = "-o" if options.output else "--namespace"
+        raise UsageError(
+            f"cpp: {option} goes with --generate, not with {'--include' if options.include else '--check'}"
+        )
     if options.include:
         print(headers.INCLUDE)
         return FINE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import uuid
@@ -18,10 +20,11 @@ from dispatchcov.config import Settings
 from dispatchcov.errors import FactsError, UsageError, known
 from dispatchcov.expr import Value
 from dispatchcov.gate import Limits, judge
-from dispatchcov.plugin.destinations import apart, look
+from dispatchcov.plugin.destinations import apart, look, writable
 from dispatchcov.report import FORMATS, REPORTS, ready, render
 from dispatchcov.report import text as text_report
 from dispatchcov.report import write as write_report
+from dispatchcov.report.text import plural
 from dispatchcov.results import Results
 from dispatchcov.stale import brought_in
 from dispatchcov.table import Table, Variable
@@ -40,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         settings = replace(settings, weights="")  # the workload of the project is what is recorded here
     look(settings, (), "--")
     _output_apart(options, settings)
+    _startable(options.command[0])
     if not settings.append:
         store.erase(data)
     environment = {**os.environ, config.RUN: uuid.uuid4().hex, config.DATA: data}
@@ -55,6 +59,13 @@ def run(options: argparse.Namespace) -> int:
     store.combine(data, remove=True)
     judged = _report(options, settings, options.format)
     return status or judged
+
+
+def _startable(program: str) -> None:
+    """Raise :class:`UsageError` if there is no such program: the records of the last run stay."""
+    if shutil.which(program) is None:
+        reason = errno.EACCES if os.path.exists(program) else errno.ENOENT
+        raise UsageError(f"run: cannot start {program!r}: {os.strerror(reason)}")
 
 
 def report(options: argparse.Namespace) -> int:
@@ -76,7 +87,8 @@ def combine(options: argparse.Namespace) -> int:
     if not options.quiet:
         runs = len({shard.run for shard in data.shards})
         decisions = sum(row.selected for row in data.rows)
-        print(f"{settings.data}: {len(data.shards)} shards of {runs} runs, {decisions} decisions")
+        shards = f"{plural(len(data.shards), 'shard')} of {plural(runs, 'run')}"
+        print(f"{settings.data}: {shards}, {plural(decisions, 'decision')}")
     return FINE
 
 
@@ -85,7 +97,7 @@ def erase(options: argparse.Namespace) -> int:
     settings = _settings(options)
     count = store.erase(os.path.abspath(settings.data))
     if not options.quiet:
-        print(f"{settings.data}: {count} files removed")
+        print(f"{settings.data}: {plural(count, 'file')} removed")
     return FINE
 
 
@@ -125,6 +137,8 @@ def bench(options: argparse.Namespace) -> int:
     """Measure what recording costs."""
     from dispatchcov import bench as benchmark
 
+    for option, path in (("-o", options.output), ("--plot", options.plot)):
+        writable(path or "", f"bench {option}")
     return benchmark.main(quick=options.quick, output=options.output, plot=options.plot)
 
 
@@ -151,16 +165,17 @@ def _report(options: argparse.Namespace, settings: Settings, kind: str) -> int:
         data = replace(data, shards=tuple(replace(shard, partial=()) for shard in data.shards))
     results = weighed(Results.of(data, tables, evidence=evidence), settings.weights)
     verdict = judge(results, Limits(settings.fail_under, settings.require))
-    if options.quiet and not options.output:
-        if not verdict.ok:
-            print("\n".join(text_report.verdict_lines(verdict)), file=sys.stderr)
-    else:
-        text = render(FORMATS[kind], results, verdict)
-        folder = REPORTS[FORMATS[kind]].file and (options.output or REPORTS[FORMATS[kind]].destination)
-        if folder:
-            print(write_report(kind, folder, text))
-        else:
-            write(options.output, text)
+    folder = REPORTS[FORMATS[kind]].file and (options.output or REPORTS[FORMATS[kind]].destination)
+    silent = options.quiet and not folder and not options.output
+    text = "" if silent else render(FORMATS[kind], results, verdict)
+    if folder:
+        path = write_report(kind, folder, text)
+        if not options.quiet:
+            print(path)
+    elif not silent:
+        write(options.output, text)
+    if options.quiet and not verdict.ok:
+        print("\n".join(text_report.verdict_lines(verdict)), file=sys.stderr)
     if verdict.no_data:
         return ERROR
     return FINE if verdict.ok else BELOW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -86,11 +87,16 @@ def _sides(table: Table, split: Split) -> Iterator[str]:
 
 
 def write(path: str | None, text: str) -> int:
-    """``text`` to the file ``path``, or printed; raises :class:`UsageError` if it cannot be written."""
+    """``text`` to the file ``path``, or printed; raises :class:`UsageError` if it cannot be written.
+
+    A table is not overwritten by what is told of it.
+    """
     if path is None:
         if text:
             print(text.rstrip("\n"))
         return FINE
+    if path.endswith(".toml") and os.path.exists(path):
+        raise UsageError(f"-o: expected a file that may be overwritten, got {path}, a TOML file that is there already")
     try:
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(text.rstrip("\n") + "\n")

@@ -70,8 +70,8 @@ def check(path: str, table: Table) -> None:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        wanted = "expected a header of dispatchcov cpp --generate"
-        raise UsageError(f"{path}: {wanted}, cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        expected = "expected a header of dispatchcov cpp --generate"
+        raise UsageError(f"{path}: {expected}, cannot read it: {getattr(error, 'strerror', None) or error}") from None
     about = next((line.removeprefix(_BEGIN) for line in text.splitlines()[:5] if line.startswith(_BEGIN)), "")
     try:
         made = json.loads(about)

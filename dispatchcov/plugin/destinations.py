@@ -19,8 +19,8 @@ def look(settings: Settings, reports: Sequence[tuple[str, str]], options: str = 
     ``reports`` are types with their destinations, ``options`` is what the names of options begin with.
     """
     for kind, destination in reports:
-        _writable(destination, f"{options}report", folder=bool(REPORTS[kind].file))
-    _writable(settings.trace, f"{options}trace")
+        writable(destination, f"{options}report", folder=bool(REPORTS[kind].file))
+    writable(settings.trace, f"{options}trace")
     _readable(settings, options)
     written = [(f"{options}report={kind}", _file(kind, destination)) for kind, destination in reports if destination]
     written += [(f"{options}trace", settings.trace)] if settings.trace else []
@@ -35,7 +35,10 @@ def look(settings: Settings, reports: Sequence[tuple[str, str]], options: str = 
 
 
 def apart(written: Iterable[tuple[str, str]], others: Iterable[tuple[str, str]]) -> None:
-    """Raise :class:`UsageError` if a file ``written``, with what it is for, is another of these or of ``others``."""
+    """Raise :class:`UsageError` if a file ``written``, with what it is for, is another of these or of ``others``.
+
+    A TOML file that is there is not overwritten either: it may be a table.
+    """
     taken: dict[str, str] = {}
     for purpose, path in others:
         taken.setdefault(os.path.realpath(path), purpose)
@@ -45,6 +48,10 @@ def apart(written: Iterable[tuple[str, str]], others: Iterable[tuple[str, str]])
         if regular and place in taken:
             raise UsageError(
                 f"{purpose}: expected a file of its own to write, got {path}, which is that of {taken[place]}"
+            )
+        if path.endswith(".toml") and os.path.exists(path):  # perhaps a table that decides without being named
+            raise UsageError(
+                f"{purpose}: expected a file that may be overwritten, got {path}, a TOML file that is there already"
             )
         taken[place] = purpose
 
@@ -68,8 +75,11 @@ def _file(kind: str, destination: str) -> str:
     return os.path.join(destination, REPORTS[kind].file) if REPORTS[kind].file else destination
 
 
-def _writable(path: str, option: str, *, folder: bool = False) -> None:
+def writable(path: str, option: str, *, folder: bool = False) -> None:
+    """Raise :class:`UsageError` that names ``option`` if ``path`` cannot be written, or holds what is needed."""
     if path and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise UsageError(f"{option}: expected a folder to write {path} into, got none")
     if path and not folder and os.path.isdir(path):
         raise UsageError(f"{option}: expected a file to write to, got the folder {path}")
+    if path and folder and os.path.exists(path) and not os.path.isdir(path):
+        raise UsageError(f"{option}: expected a folder to write to, got the file {path}")

@@ -60,6 +60,70 @@ def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]) == 137
 
 
+def test_a_command_that_cannot_start_leaves_the_records(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(4, 3) == 0
+    Path("not-executable").write_text("")
+    for command, why in (("no-such-command", "No such file or directory"), ("./not-executable", "Permission denied")):
+        assert main(["run", "--", command]) == 1
+        assert capsys.readouterr().err == f"dispatchcov: run: cannot start {command!r}: {why}\n"
+    assert main(["report", "-q"]) == 0
+
+
+def test_quiet_writes_what_is_to_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    run(4)
+    capsys.readouterr()
+    assert main(["html", "-q", "-o", "page"]) == main(["json", "-q", "-o", "out.json"]) == 2
+    assert Path("page/index.html").exists()
+    assert Path("out.json").exists()
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("required partition ragged was not hit") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("regions", "small.toml"),
+        ("check", "small.toml"),
+        ("cpp", "--generate", "small.toml"),
+        ("report",),
+        ("mutate",),
+    ],
+)
+def test_a_table_is_not_overwritten(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    run(4)
+    before = Path("small.toml").read_text()
+    assert main([*arguments, "-o", "small.toml"]) == 1
+    assert "-o: expected a file that may be overwritten, got small.toml, a TOML file" in capsys.readouterr().err
+    assert Path("small.toml").read_text() == before
+
+
+@pytest.mark.parametrize("option", ["-o", "--plot"])
+def test_bench_says_at_once_that_it_cannot_write(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", option, "nowhere/x.svg"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"dispatchcov: bench {option}: expected a folder to write nowhere/x.svg into, got none\n"
+
+
+@pytest.mark.parametrize("what", [("--include",), ("--check", "x.hpp", "small.toml")])
+@pytest.mark.parametrize("more", [("-o", "out.txt"), ("--namespace", "other")])
+def test_options_of_a_header_that_is_not_written(
+    what: tuple[str, ...], more: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cpp", *what, *more]) == 1
+    assert capsys.readouterr().err == f"dispatchcov: cpp: {more[0]} goes with --generate, not with {what[0]}\n"
+
+
+def test_options_that_would_do_nothing_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (("mutate", "--require=x"), ("mutate", "--complete"), ("suggest", "--fail-under=3")):
+        with pytest.raises(SystemExit, match="1"):
+            main([*arguments])
+        shown = capsys.readouterr().err
+        assert shown.startswith(f"usage: dispatchcov {arguments[0]} ")
+        assert shown.endswith(f"unrecognized arguments: {arguments[1]}\n")
+
+
 def test_report_and_json_again(capsys: pytest.CaptureFixture[str]) -> None:
     run(4)
     capsys.readouterr()
@@ -93,6 +157,20 @@ def test_data_by_option_and_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert main(["report", "-q"]) == 1
 
 
+def test_empty_variables_are_as_good_as_none(folder: Path) -> None:
+    def started(**variables: str) -> list[Path]:
+        subprocess.run([sys.executable, "program.py", "4"], env={**os.environ, **variables}, check=True)
+        return list(folder.glob(".dispatchcov.*"))
+
+    assert started(DISPATCHCOV_RUN="") == []
+    Path("test_any.py").write_text("import dispatchcov\ndispatchcov.load_table('small.toml')\ndef test_any(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    subprocess.run(command, env={**os.environ, "DISPATCHCOV_RUN": ""}, check=True)
+    assert list(folder.glob(".dispatchcov*")) == []
+    assert started(DISPATCHCOV_RUN="x", DISPATCHCOV_DATA="")
+    assert list(folder.parent.glob(f"{folder.name}.*")) == []
+
+
 def test_combine_keeps_inputs_and_merging_twice_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     run(4, options=("--data", "a"))
     run(3, options=("--data", "b"))
@@ -118,7 +196,7 @@ def test_combine_names_damage(capsys: pytest.CaptureFixture[str]) -> None:
 def test_erase(capsys: pytest.CaptureFixture[str]) -> None:
     run(4)
     assert main(["erase"]) == 0
-    assert capsys.readouterr().out.endswith(".dispatchcov: 1 files removed\n")
+    assert capsys.readouterr().out.endswith(".dispatchcov: 1 file removed\n")
     assert not Path(".dispatchcov").exists()
     Path(".dispatchcov").write_text("mine")
     assert main(["erase"]) == 1
@@ -196,7 +274,7 @@ def test_a_command_without_dashes_is_told_of_them(capsys: pytest.CaptureFixture[
     assert "; the command stands after --: dispatchcov run -- python -m pytest -q x.py\n" in said
     with pytest.raises(SystemExit):
         main(["report", "x.py"])
-    assert capsys.readouterr().err.endswith("dispatchcov: unrecognized arguments: x.py\n")
+    assert capsys.readouterr().err.endswith("dispatchcov report: unrecognized arguments: x.py\n")
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     usage, _, _ = capsys.readouterr().out.partition("\n\n")

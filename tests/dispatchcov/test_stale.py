@@ -58,7 +58,7 @@ def test_a_changed_source_makes_its_kernel_stale_and_only_it(folder: Path, given
     assert kernels(data, table) == {"cpu": {"vec4", "scalar"}, "H200": {"scalar"}}
     notes = {note for shard in data.shards for note in shard.notes}
     (came,) = (note for note in notes if "brought in" in note)
-    assert came.startswith("1 decisions of H200 were brought in from")
+    assert came.startswith("1 decision of H200 was brought in from")
     (note,) = notes - {came}
     assert note.endswith("1 decisions count for nothing: demo::scale: the sources of ScaleVec4 have changed")
 

@@ -455,7 +455,7 @@ def test_combine_into_a_directory_of_its_own_data_file_keeps_it(path: str, tmp_p
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: None, "cannot read it: No such file or directory"),
+        (lambda p: None, "expected a shard, a data file or a directory that holds some, got none"),
         (lambda p: p.mkdir(), "no data: expected shards or data files in the directory, got none"),
         (lambda p: p.write_text("hello\n"), "expected a shard, whose first line is"),
         (lambda p: sqlite_file(str(p), "CREATE TABLE t (x)"), "got another program's SQLite file"),

@@ -73,6 +73,20 @@ def test_a_command_does_not_write_over_what_it_reads(project: pytest.Pytester) -
     assert store.load(project.path / "served").rows
 
 
+@pytest.mark.parametrize("option", ["--dispatch-report=json:small.toml", "--dispatch-trace=small.toml"])
+def test_a_table_that_decides_without_being_named_is_not_overwritten(project: pytest.Pytester, option: str) -> None:
+    result = run(project, option, test_scale=GREEN)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --dispatch-*: expected a file that may be overwritten, got small.toml, *"])
+    assert "[[rule]]" in (project.path / "small.toml").read_text()
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_tests(project: pytest.Pytester) -> None:
+    result = run(project, "--dispatch-report=html:operator_under_test.py", test_scale=GREEN)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --dispatch-report: expected a folder to write to, got the file *test.py"])
+
+
 def test_several_reports_may_go_nowhere(project: pytest.Pytester) -> None:
     reports = ("--dispatch-report=json:/dev/null", "--dispatch-report=lcov:/dev/null")
     assert run(project, *reports, "--dispatch-report=xml", "--dispatch-report=xml", test_scale=GREEN).ret == 0
