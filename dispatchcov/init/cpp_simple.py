@@ -9,6 +9,7 @@ from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.cpp_expr import ASSIGNING, Expressions
 from dispatchcov.init.syntax import Syntax
+from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
 SPECIFIERS = {
     "const",
@@ -26,6 +27,8 @@ MULTIWORD = {"unsigned", "signed", "long", "short", "int", "char", "double"}
 CHECKS = re.compile(
     r"(\w+_)?(CHECK|ICHECK|DCHECK|ENFORCE|ASSERT|assert|VERIFY|INTERNAL_ASSERT)(_WITH_MSG|_MSG)?\Z|ORT_RETURN_IF_NOT\Z"
 )
+
+MADE = re.compile(r"(std::)?(make_)?(pair|tuple)\Z")
 
 
 class Simple(Expressions):
@@ -49,8 +52,12 @@ class Simple(Expressions):
             self.expect(";")
             yield from self.noted(line)
             target = syn.dotted(node)
-            if target is None:
+            if op == "=" and isinstance(node, syn.Call) and syn.dotted(node.of) in ("tie", "std::tie"):
+                yield from UNPACKING.assigned([(tuple(map(_place, node.args)), value)])
+            elif target is None:
                 yield syn.Do(line, self.text(start), value)
+                if isinstance(place := _place(node), Place):
+                    yield from UNPACKING.assigned([(place, value)])
             else:
                 changed = syn.Binary(line, self.text(start), op[:-1], node, value)
                 yield syn.Assign(line, self.text(start), target, value if op == "=" else changed)
@@ -121,9 +128,10 @@ class Simple(Expressions):
             if self.sign() == "[":  # auto [a, b] = ...
                 names = [part.text for part in self.items("]")]
                 self.expect("=")
-                text = self.expression().text
-                for i, name in enumerate(names):
-                    yield syn.Assign(line, text, name, syn.Other(line, f"{text}, part {i}"), kind, True)
+                whole = self.expression()
+                for name in names:
+                    yield syn.Assign(line, name, name, syn.Other(line, f"{name}, of {whole.text}"), kind, True)
+                yield from UNPACKING.assigned([(tuple(Place(line, name) for name in names), whole)])
             else:
                 name = self.token.text
                 self.at += 1
@@ -143,3 +151,26 @@ class Simple(Expressions):
             if not self.take(","):
                 self.expect(";")
                 return
+
+
+def _place(node: Syntax) -> Target:
+    """What an assignment to ``node`` changes: nothing that is followed, if it is no name, member or element of one."""
+    whole = node
+    while isinstance(whole, syn.Index) or (isinstance(whole, syn.Unary) and whole.op == "*"):
+        whole = whole.of if isinstance(whole, syn.Index) else whole.operand
+    path = syn.dotted(whole)
+    return () if path is None else Place(node.line, path, "" if whole is node else node.text)
+
+
+def _items(value: Syntax) -> tuple[Syntax, ...] | None:
+    """``std::make_pair(1, 2)``, ``std::tuple<int, bool>{1, true}``, ``{1, 2}``."""
+    if isinstance(value, syn.Call) and MADE.match(syn.bare(syn.dotted(value.of) or "")):
+        return value.args
+    return value.items if isinstance(value, syn.Items) else None
+
+
+def _part(value: Syntax, place: int) -> Syntax:
+    return syn.Other(value.line, f"{enclosed(value)}, part {place}")
+
+
+UNPACKING = Unpacking(_items, _part)

@@ -19,7 +19,7 @@ from dispatchcov.init import python as init_python
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.endings import Way, kernels
 from dispatchcov.init.fold import UntranslatedError
-from dispatchcov.init.names import Names
+from dispatchcov.init.names import LOCAL, Names
 from dispatchcov.init.render import Draft, DraftRule, Fact, expression, quoted, rule_names, variable_names
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.translate import Condition, Translator
@@ -144,16 +144,23 @@ class _Draft:
                 f"\n    {self.source.file}:{part.line}: {part.text}: {part.reason}" for part in _left(guards)
             )
             raise UsageError(f"init: {self._where()}: nothing to translate is left of its conditions:{lines}")
-        called = {key: self._called(key) for key in used}
-        names = variable_names(called)
+        names = variable_names({key: self._called(key) for key in used})
+        conditions = [part.expr for guard in guards for part in guard if part.expr is not None]
+        beside = [key for key in self._used(conditions) if key not in names]  # what only the comments read
+        names |= variable_names({key: self._called(key) for key in beside}, names.values())
         chosen = kernels(self.ways)
         rules = tuple(
             self._rule(*parts, names) for parts in zip(self.ways, guards, rule_names(chosen), chosen, strict=True)
         )
-        facts = tuple(self._fact(key, names[key]) for key in used if key not in self.lets)
-        lets = tuple((names[key], expression(self.lets[key], names)) for key in used if key in self.lets)
-        line = self.function.line
-        return Draft(op, self.source.file, self.function.name, line, facts, lets, rules)
+        where = (self.source.file, self.function.name, self.function.line)
+        return Draft(op, *where, rules, *self._declared(used, names), *self._declared(beside, names))
+
+    def _declared(
+        self, keys: Sequence[str], names: Mapping[str, str]
+    ) -> tuple[tuple[Fact, ...], tuple[tuple[str, str], ...]]:
+        """The facts and the derived values among ``keys``."""
+        facts = tuple(self._fact(key, names[key]) for key in keys if key not in self.lets)
+        return facts, tuple((names[key], expression(self.lets[key], names)) for key in keys if key in self.lets)
 
     def _where(self) -> str:
         return f"{self.source.file}:{self.function.line}: {self.function.name}"
@@ -209,7 +216,7 @@ class _Draft:
         if "@" not in key and re.fullmatch(r"[\w.:]+", plain):
             called = self.names.called.get(key, ())
             return (plain,) if plain.isidentifier() else (*called, syn.last(plain), plain)
-        return (*self.names.called.get(key, ()), re.sub(r"@\d+", "", plain))
+        return (*self.names.called.get(key, ()), LOCAL.sub(r"\1", plain))
 
     def _fact(self, key: str, name: str) -> Fact:
         kind = self.types.kind(ex.Var(key)) or "int"

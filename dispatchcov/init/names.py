@@ -22,6 +22,8 @@ GETTERS = re.compile(
 )
 SIZES = re.compile(r"\.(?:size\((-?\d+)\)|sizes\(\)\[(-?\d+)\]|shape\((-?\d+)\)|shape\(\)\[(-?\d+)\])")
 
+LOCAL = re.compile(r"([\w.]+)@\d+(?:_\d+)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -57,8 +59,15 @@ class Names:
         if key is None:
             return None
         key = SIZES.sub(lambda found: f".shape[{next(filter(None, found.groups()))}]", key)
-        self.about.setdefault(key, node.text)
+        self.about.setdefault(key, self._text(key, node))
         return key
+
+    def _text(self, key: str, node: Syntax) -> str:
+        """What ``node`` reads, with what gave the local of which it is a part."""
+        local = LOCAL.search(key)
+        if local is None or local[0] not in self.about:
+            return node.text
+        return f"{node.text}, where {local[1]} is {self.about[local[0]]}"
 
     def _path(self, node: Syntax, env: Locals) -> str | None:
         match node:
@@ -134,20 +143,30 @@ class Names:
         """``target`` holds ``expr``: as a derived value, unless it is a constant or one fact."""
         if isinstance(expr, ex.Const | ex.Var):
             return Bound(expr)
-        for key, (name, known) in self.lets.items():
-            if (name, known) == (target, expr):
+        name = written(target)
+        for key, let in self.lets.items():
+            if let == (name, expr):
                 return Bound(ex.Var(key))
-        key = f"let {target}#{len(self.lets)}"
-        self.lets[key] = (target, expr)
+        key = f"let {name}#{len(self.lets)}"
+        self.lets[key] = (name, expr)
         return Bound(ex.Var(key))
 
     def fact(self, target: str, value: Syntax, kind: str, callee: str = "") -> Bound:
         """``target`` holds something that is not translated: a fact of its own."""
-        key = f"{target}@{value.line}"
-        self.about[key] = f"{value.text}, line {value.line}"
-        self.called.setdefault(key, []).append(syn.last(target))
+        about, key = f"{value.text}, line {value.line}", f"{written(target)}@{value.line}"
+        number = 2
+        while self.about.get(key, about) != about:  # two of them on one line
+            key = f"{written(target)}@{value.line}_{number}"
+            number += 1
+        self.about[key] = about
+        self.called.setdefault(key, []).append(syn.last(written(target)))
         self.types.setdefault(key, kind)
         return Bound(ex.Var(key), key, value.of.text if isinstance(value, syn.Call) else callee)
+
+
+def written(target: str) -> str:
+    """What the code calls the local ``target``, which may be a value kept aside while others are assigned."""
+    return target.partition("$")[0]
 
 
 def _place(node: Syntax) -> int | None:

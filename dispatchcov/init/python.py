@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from dispatchcov.errors import UsageError
 from dispatchcov.init import syntax as syn
+from dispatchcov.init.python_names import assigned, constants, imported
 from dispatchcov.init.syntax import Block, Syntax
+from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
 BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.BitAnd: "&",
@@ -32,7 +34,7 @@ def read(text: str, file: str) -> syn.Source:
     reader = _Reader(text)
     functions = tuple(reader.functions(tree.body, ""))
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-    return syn.Source(file, "python", functions, reader.constants(tree), reader.imported(tree) | classes)
+    return syn.Source(file, "python", functions, constants(tree, reader.expression), imported(tree) | classes)
 
 
 class _Reader:
@@ -64,35 +66,6 @@ class _Reader:
                 yield from self.functions(node.body, f"{prefix}{node.name}.")
             elif isinstance(node, ast.If | ast.Try):
                 yield from self.functions([*node.body, *node.orelse], prefix)
-
-    def constants(self, tree: ast.Module) -> dict[str, Syntax]:
-        """Names that the module assigns once, at its top, and nothing declares global."""
-        values: dict[str, list[Syntax]] = {}
-        for node in tree.body:
-            match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    values.setdefault(name, []).append(self.expression(value))
-                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                    values.setdefault(name, []).append(self.expression(value))
-                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                    pass
-                case _:  # assigned again, or only on some condition
-                    for name in _assigned([node]):
-                        values.setdefault(name, []).append(syn.Other(node.lineno, name))
-        for inner in ast.walk(tree):
-            if isinstance(inner, ast.Global):
-                for name in inner.names:
-                    values.setdefault(name, []).append(syn.Other(inner.lineno, name))
-        fixed = (syn.Literal, syn.Items, syn.Unary, syn.Binary)
-        return {name: found[0] for name, found in values.items() if len(found) == 1 and isinstance(found[0], fixed)}
-
-    @staticmethod
-    def imported(tree: ast.Module) -> frozenset[str]:
-        found = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        return frozenset(found)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
@@ -165,29 +138,36 @@ class _Reader:
         line = getattr(node, "lineno", 0)
         first = self.lines[line - 1].decode(errors="replace")
         called = syn.effects(self.block([s for part in body for s in getattr(part, "body", [part])]))
-        return syn.Opaque(line, syn.flat(first), tuple(sorted(_assigned(body))), ends, called)
+        return syn.Opaque(line, syn.flat(first), tuple(sorted(assigned(body))), ends, called)
 
     def assign(self, target: ast.expr, value: Syntax) -> Iterator[syn.Statement]:
-        line, text = value.line, value.text
+        yield from UNPACKING.assigned(list(self.pairs(target, value)))
+
+    def pairs(self, target: ast.expr, value: Syntax) -> Iterator[tuple[Target, Syntax]]:
+        """``target`` and ``value``; a target with a star is taken apart here."""
+        star = -1
         if isinstance(target, ast.Tuple | ast.List):
-            star = next((i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)), len(target.elts))
-            if isinstance(value, syn.Items) and len(value.items) == len(target.elts) and star == len(target.elts):
-                for i, item in enumerate(value.items):  # all of them are read before one is assigned
-                    yield syn.Assign(line, text, f"${i}", item)
-                for i, part in enumerate(target.elts):
-                    yield from self.assign(part, syn.Name(line, value.items[i].text, f"${i}"))
-                return
-            for i, part in enumerate(target.elts):
-                place = i if i < star else i - len(target.elts)
-                index = syn.Literal(line, str(place), place)
-                if i == star:
-                    yield from self.assign(part, syn.Other(line, text))
-                else:
-                    yield from self.assign(part, syn.Index(line, f"{text}[{place}]", value, index))
-        elif isinstance(target, ast.Starred):
-            yield from self.assign(target.value, value)
-        elif (path := syn.dotted(self.expression(target))) is not None:
-            yield syn.Assign(target.lineno, text, path, value)
+            star = next((i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)), -1)
+        if not isinstance(target, ast.Tuple | ast.List) or star < 0:
+            yield self.target(target), value
+            return
+        for i, part in enumerate(target.elts):
+            if i == star:
+                yield self.target(part), syn.Other(value.line, value.text)
+            else:
+                yield from self.pairs(part, _element(value, i if i < star else i - len(target.elts)))
+
+    def target(self, node: ast.expr) -> Target:
+        match node:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return tuple(map(self.target, parts))
+            case ast.Starred(value=value):
+                return self.target(value)
+        whole: ast.expr = node
+        while isinstance(whole, ast.Subscript):
+            whole = whole.value
+        path = syn.dotted(self.expression(whole))
+        return () if path is None else Place(node.lineno, path, "" if whole is node else self.text(node))
 
     def match(self, node: ast.Match) -> Iterator[syn.Statement]:
         """``match`` over values as a chain of ifs; other patterns are tests that are left."""
@@ -264,6 +244,13 @@ class _Reader:
         return syn.Logic(node.lineno, self.text(node), "and", tuple(links))
 
 
-def _assigned(body: Sequence[ast.stmt]) -> set[str]:
-    inner = (node for statement in body for node in ast.walk(statement))
-    return {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+def _items(value: Syntax) -> tuple[Syntax, ...] | None:
+    return value.items if isinstance(value, syn.Items) else None
+
+
+def _element(value: Syntax, place: int) -> Syntax:
+    index = syn.Literal(value.line, str(place), place)
+    return syn.Index(value.line, f"{enclosed(value)}[{place}]", value, index)
+
+
+UNPACKING = Unpacking(_items, _element)

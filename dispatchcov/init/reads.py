@@ -17,23 +17,23 @@ def relevant(body: Block) -> set[str]:
     for part in statements:
         match part:
             case syn.If():
-                found |= set(_names(part.test))
+                found |= set(names(part.test))
             case syn.Return(value=value) if value is not None:
-                found |= set(_names(value.of if isinstance(value, syn.Call) else value))
+                found |= set(names(value.of if isinstance(value, syn.Call) else value))
             case syn.Do(value=syn.Call(of=of)):
-                found |= set(_names(of))
+                found |= set(names(of))
             case syn.Assign(value=syn.Choice(test=test)):
-                found |= set(_names(test))
+                found |= set(names(test))
     before = -1
     while before != len(found):
         before = len(found)
         for part in statements:
             if isinstance(part, syn.Assign) and syn.last(part.target) in found:
-                found |= set(_names(part.value))
+                found |= set(names(part.value))
     return found
 
 
-def _names(node: syn.Node) -> Iterator[str]:
+def names(node: syn.Node) -> Iterator[str]:
     """The names in ``node``, and the last parts of its members."""
     if isinstance(node, syn.Name):
         yield node.id
@@ -45,4 +45,4 @@ def _names(node: syn.Node) -> Iterator[str]:
         value = getattr(node, field.name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, syn.Node):
-                yield from _names(part)
+                yield from names(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dispatchcov import expr as ex
@@ -39,15 +39,17 @@ class DraftRule:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A table to be written."""
+    """A table to be written. What only rules read that are comments is a comment too: ``beside``."""
 
     op: str
     file: str
     function: str
     line: int
+    rules: tuple[DraftRule, ...]
     facts: tuple[Fact, ...]
     lets: tuple[tuple[str, str], ...]
-    rules: tuple[DraftRule, ...]
+    facts_beside: tuple[Fact, ...] = ()
+    lets_beside: tuple[tuple[str, str], ...] = ()
 
     @property
     def left(self) -> tuple[Condition, ...]:
@@ -82,18 +84,18 @@ def _head(draft: Draft) -> Iterator[str]:
 
 def _facts(draft: Draft) -> Iterator[str]:
     yield "[variables]"
-    for fact in draft.facts:
+    for mark, fact in [*(("", fact) for fact in draft.facts), *(("# ", fact) for fact in draft.facts_beside)]:
         keys = [f"type = {quoted(fact.type)}"]
         if fact.type == "enum":
             keys.append(f"values = [{', '.join(map(quoted, fact.values))}]")
         if fact.least is not None:
             keys.append(f"min = {fact.least}")
-        line = f"{fact.name} = {{ {', '.join(keys)} }}"
+        line = f"{mark}{fact.name} = {{ {', '.join(keys)} }}"
         yield f"{line.ljust(COMMENT_COLUMN - 2)}  # {fact.about}" if fact.about else line
-    if draft.lets:
-        yield from ("", "[let]")
-        for name, text in draft.lets:
-            yield f"{name} = {quoted(text)}"
+    if draft.lets or draft.lets_beside:
+        yield from ("", "[let]" if draft.lets else "# [let]")
+        yield from (f"{name} = {quoted(text)}" for name, text in draft.lets)
+        yield from (f"# {name} = {quoted(text)}" for name, text in draft.lets_beside)
 
 
 def _kernels(draft: Draft) -> Iterator[str]:
@@ -136,9 +138,9 @@ def _tail(draft: Draft) -> Iterator[str]:
         yield f"# cross = [{quoted(enum)}]"
 
 
-def variable_names(called: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """A name of the table for each key; ``called`` has, for each, what the code calls it, the best first."""
-    taken: set[str] = set()
+def variable_names(called: Mapping[str, tuple[str, ...]], before: Iterable[str] = ()) -> dict[str, str]:
+    """A name for each key, none of ``before``; ``called`` has, for each, what the code calls it, the best first."""
+    taken = set(before)
     found = {}
     short: dict[str, int] = {}
     for names in called.values():

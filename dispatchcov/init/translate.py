@@ -13,7 +13,8 @@ from dispatchcov import expr as ex
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import INTEGERS
 from dispatchcov.init.fold import TRUTH, UntranslatedError, constant, folded, joined, negated, truth
-from dispatchcov.init.names import Bound, Locals, Names
+from dispatchcov.init.names import Bound, Locals, Names, written
+from dispatchcov.init.reads import names
 from dispatchcov.init.syntax import Syntax
 
 MAX_INLINED = 8
@@ -54,8 +55,7 @@ class Translator:
         """What the local ``target`` holds after ``target = node``."""
         if not self.names.symbolic(node, env) and (path := self.names.path(node, env)) is not None:
             known = env.get(node.id) if isinstance(node, syn.Name) else None
-            if "$" not in target:
-                self.names.called.setdefault(path, []).append(target)
+            self.names.called.setdefault(path, []).append(written(target))
             return known or Bound(ex.Var(path), path)
         if isinstance(node, syn.Name) and node.id in env:
             return env[node.id]
@@ -150,6 +150,8 @@ class Translator:
         match node:
             case syn.Literal():
                 return constant(node)
+            case syn.Logic(parts=parts) if not self.cpp and not all(self.boolean(part, env) for part in parts):
+                raise UntranslatedError(f"{node.op!r} of values that are no conditions")
             case syn.Logic() | syn.Comparison() | syn.Unary(op="not"):
                 return self.condition(node, env)
             case syn.Unary(op="-"):
@@ -171,6 +173,12 @@ class Translator:
         if isinstance(node, syn.Call):
             return self.call(node, env)
         raise UntranslatedError("not in the predicate language")
+
+    def boolean(self, node: Syntax, env: Locals) -> bool:
+        """May ``node`` be true or false, as far as it is written? ``M or 16`` is a number in Python."""
+        value = self.condition(node, env) if isinstance(node, syn.Logic) else self.value(node, env)
+        number = isinstance(value, ex.Bin | ex.Neg) or (isinstance(value, ex.Call) and value.name != TRUTH)
+        return not number and not (isinstance(value, ex.Const) and not isinstance(value.value, bool))
 
     def binary(self, node: syn.Binary, env: Locals) -> ex.Expr:
         left, right = self.value(node.left, env), self.value(node.right, env)
@@ -215,12 +223,18 @@ class Translator:
 
     def inlined(self, name: str, args: tuple[Syntax, ...], env: Locals) -> ex.Expr | None:
         """A call of a function of the same file that only returns an expression, written out."""
-        plain = [f for f in self.names.source.functions if (syn.last(f.name) if self.cpp else f.name) == syn.last(name)]
-        if len(plain) != 1 or name in env or len(plain[0].parameters) != len(args):
+        every = self.names.source.functions
+        plain = [f for f in every if (syn.last(f.name) if self.cpp else f.name) == syn.last(name)]
+        hidden = name in env or name in self.names.function.parameters or "." in name  # another function, a method
+        hidden = hidden or any(f.name == f"{self.names.function.name}.{name}" for f in every)
+        if len(plain) != 1 or hidden or len(plain[0].parameters) != len(args):
             return None
         body = plain[0].body
         if len(body) != 1 or not isinstance(body[0], syn.Return) or body[0].value is None:
             return None
+        here = {*env, *self.names.function.parameters}.difference(plain[0].parameters)
+        if here.intersection(names(body[0].value)):
+            return None  # what it calls so is not what is called so here
         if self._inlined == MAX_INLINED:
             raise UntranslatedError("calls nested too deeply")
         bound: Mapping[str, Bound] = {

@@ -38,8 +38,10 @@ class Program:
         known, outer = list(self.locals), self.here
         self.here = set()
         for _ in range(self.random.randint(1, 3) if depth else 0):
-            if self.chance(25):
+            if self.chance(20):
                 yield from self.local(pad)
+            elif self.chance(12):
+                yield from self.several(pad)
             elif self.cpp and self.chance(20):
                 yield from self.switch(depth, pad)
             else:
@@ -106,6 +108,31 @@ class Program:
         self.locals = known if name in known else [*known, name]
         self.here |= {name} if declare else set()
         yield f"{pad}{declare}{name} = {value}{';' if self.cpp else ''}"
+
+    def several(self, pad: str) -> Iterator[str]:
+        """Two locals in one assignment, also a choice between pairs, and of locals that its values read."""
+        names = self.random.sample(["t0", "t1", "t2"], 2)
+        fresh = not self.here & set(names)
+        if self.cpp and not fresh and not set(names) <= set(self.locals):
+            return
+        known = list(self.locals)
+        if self.cpp and fresh:  # a structured binding hides them in its own value
+            self.locals = [name for name in known if name not in names]
+        value = self.pair()
+        if self.chance(60):
+            test, other = self.condition(1), self.pair()
+            value = f"{test} ? {value} : {other}" if self.cpp else f"{value} if {test} else ({other})"
+        self.locals = known + [name for name in names if name not in known]
+        if self.cpp:
+            self.here |= set(names) if fresh else set()
+            listed = f"auto [{', '.join(names)}]" if fresh else f"std::tie({', '.join(names)})"
+            yield f"{pad}{listed} = {value};"
+        else:
+            yield f"{pad}{', '.join(names)} = {value}"
+
+    def pair(self) -> str:
+        one, two = self.number(1), self.number(1)
+        return f"std::pair<long long, long long>{{{one}, {two}}}" if self.cpp else f"({one}, {two})"
 
     def end(self, pad: str) -> Iterator[str]:
         self.returns += 1

@@ -108,7 +108,7 @@ def test_chains_of_random_tables(
 def test_random_cpp(tmp_path: Path) -> None:
     names = [f"pick{seed}" for seed in range(PROGRAMS)]
     texts = [Program(seed, cpp=True).text(name) for seed, name in enumerate(names)]
-    head = "#include <algorithm>\n#include <cstdint>\n#include <string_view>\n"
+    head = "#include <algorithm>\n#include <cstdint>\n#include <string_view>\n#include <tuple>\n"
     for name, text in zip(names, texts, strict=True):
         (tmp_path / f"{name}.cc").write_text(text)
     calls = [
