@@ -48,11 +48,12 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
         failures += drifted(results.drift)
     if not results.tables and results.partial:
         note = f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged"
-        return Verdict(tuple(failures), (note,), partial=True)
+        return Verdict(tuple(failures), (note, *_unended(results)), partial=True)
     if not results.tables:
         failures.append("no dispatch table was given and none decided anything: nothing was judged")
         return Verdict(tuple(failures), no_data=True)
     notes = [f"partial run ({reason}): {SPARED}" for reason in results.partial]
+    notes += _unended(results)
     notes += sorted({note for shard in results.data.shards for note in shard.notes})
     for table in results.tables:
         failures += _table(table, bool(results.partial), results.today)
@@ -70,6 +71,16 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     unique = tuple(dict.fromkeys(failures))
     partial = bool(results.partial)
     return Verdict(unique, tuple(dict.fromkeys(notes)), results.decisions == 0 and not partial, partial)
+
+
+def _unended(results: Results) -> Iterator[str]:
+    """Which runs did not end, and what to do: what is added to their records is not judged either."""
+    if results.unended:
+        yield f"killed, or still going on: {', '.join(f'process {s.pid} on {s.host}' for s in results.unended)}"
+        yield (
+            "while the records of such a run are kept, nothing is judged missed: `dispatchcov erase`, or a run without "
+            "--dispatch-append, removes them; `dispatchcov report --complete` judges them as they are"
+        )
 
 
 def drifted(drift: Drift) -> Iterator[str]:

@@ -50,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dispatch-require",
         action="append",
         metavar="NAME",
-        help="partition (or rule) that must be hit, besides those of the table; also in partial runs; repeatable",
+        help="partition or rule that must be hit, besides those of the table; also in partial runs; also as "
+        "'NAME observed, checked on sm_90'; repeatable",
     )
     add(
         "--dispatch-fail-under",
@@ -64,7 +65,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="LIST",
         help="evidence that a hit needs to count: selected, launched, observed, checked (comma-separated)",
     )
-    add("--dispatch-data", metavar="FILE", help="where the records are kept (default: .dispatchcov)")
+    add(
+        "--dispatch-data",
+        metavar="FILE",
+        help="where the records are kept (default: .dispatchcov, or DISPATCHCOV_DATA)",
+    )
     add("--dispatch-append", action="store_true", default=None, help="keep the records of earlier runs")
     add(
         "--dispatch-stored",
@@ -73,7 +78,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="data file of an earlier run or another machine to bring in; what is stale in it counts for nothing",
     )
     add("--dispatch-weights", metavar="FILE", help="data file of a real workload to weigh the coverage by")
-    add("--dispatch-observe", metavar="torch", help="run each test under the kernel profiler: evidence observed")
+    add(
+        "--dispatch-observe",
+        metavar="KIND",
+        help="run each test under PyTorch's profiler, for evidence observed: torch (the kernels, on a GPU), "
+        "torch-operators (PyTorch's operators, on any device)",
+    )
     add("--dispatch-trace", metavar="FILE.jsonl", help="write the raw trace, one decision a line")
     add("--dispatch-baseline", metavar="FILE", help="report the tests that reach other regions or kernels than in FILE")
     add(
@@ -230,7 +240,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("dispatch coverage")
     for line in session.lines():
-        terminalreporter.line(line)
+        failed = line.startswith("dispatch gate: FAILED")
+        terminalreporter.line(line, red=failed, bold=failed)
+    if session.failed:  # the last line says why the exit status is not 0 where all tests passed
+        terminalreporter.stats.setdefault("dispatch gate failed", []).append(session.verdict)
 
 
 @pytest.fixture

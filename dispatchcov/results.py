@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dispatchcov.drift import Drift
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.items import MEASURES, Item, Mismatch, Side, Totals, Weights, count
-from dispatchcov.records import Data
+from dispatchcov.records import UNENDED, Data, Shard
 from dispatchcov.table import Table
 
 
@@ -96,6 +96,11 @@ class Results:
     def decisions(self) -> int:
         """How many decisions were recorded, of passing tests or not."""
         return sum(table.decisions for table in self.tables)
+
+    @property
+    def unended(self) -> tuple[Shard, ...]:
+        """The processes of pytest runs that were killed, or still go on: nothing that is kept with them is whole."""
+        return tuple(shard for shard in self.data.shards if UNENDED in shard.partial)
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from dispatchcov import store
 from tests.dispatchcov.plugin_project import GREEN, ONLY_ALIGNED, bins, project, run, run_apart
 
 __all__ = ["project"]
@@ -42,6 +44,31 @@ def test_a_killed_run_is_partial(project: pytest.Pytester) -> None:
     result = project.run(sys.executable, "-m", "dispatchcov.cli", "report", "--complete")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["  - demo::scale: required partition ragged was not hit"])
+
+
+def test_what_is_added_to_a_killed_run_says_why_it_is_not_judged(project: pytest.Pytester) -> None:
+    killed = "def test_z():\n    import os, signal\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    run_apart(project, "--dispatch-report", test_scale=ONLY_ALIGNED + killed)
+    (shard,) = store.load(project.path / ".dispatchcov").shards
+    for _ in range(2):
+        result = run_apart(project, "--dispatch-report=term", "--dispatch-append", test_scale=ONLY_ALIGNED)
+        assert result.ret == 0
+        lines = [f"note: killed, or still going on: process {shard.pid} on {shard.host}", "note: *`dispatchcov erase`*"]
+        result.stdout.fnmatch_lines([*lines, PARTIAL])
+    assert project.run(sys.executable, "-m", "dispatchcov.cli", "erase").ret == 0
+    result = run_apart(project, "--dispatch-report=term", "--dispatch-append", test_scale=ONLY_ALIGNED)
+    assert result.ret == 1
+    result.stdout.no_fnmatch_line("note: *")
+
+
+def test_the_last_line_says_that_the_gate_failed(project: pytest.Pytester) -> None:
+    result = run_apart(project, "--dispatch-report=term", "--junitxml=out.xml", "--color=yes", test_scale=ONLY_ALIGNED)
+    assert result.ret == 1
+    assert re.search(r"2 passed\x1b.*, .*1 dispatch gate failed\x1b", result.outlines[-1])
+    assert "\x1b[31m\x1b[1mdispatch gate: FAILED, 1 reason\x1b[0m" in result.outlines
+    result = run_apart(project, "--dispatch-report=term", "--junitxml=out.xml", test_scale=GREEN)
+    assert result.ret == 0
+    assert "dispatch gate failed" not in result.outlines[-1]
 
 
 def test_what_a_pytest_inside_a_test_leaves_out_does_not_make_the_run_partial(project: pytest.Pytester) -> None:
