@@ -152,6 +152,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     session = config.stash.get(SESSION, None)
     if session is not None:
         session.close()  # a run that ended before it began: wrong usage of another plugin, say
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        if session.failed and terminal is not None:  # after "2 passed", in green: why the exit status is not 0
+            terminal.line("dispatch gate: FAILED, see dispatch coverage above", red=True, bold=True)
     undo = config.stash.get(UNDO, None)
     if undo is not None:
         undo()
@@ -242,8 +245,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for line in session.lines():
         failed = line.startswith("dispatch gate: FAILED")
         terminalreporter.line(line, red=failed, bold=failed)
-    if session.failed:  # the last line says why the exit status is not 0 where all tests passed
-        terminalreporter.stats.setdefault("dispatch gate failed", []).append(session.verdict)
 
 
 @pytest.fixture
