@@ -23,6 +23,8 @@ class Call:
 
     ``rules`` are those of the kernel that ran: the rule of the library, if it is only one. ``symbols`` were seen, of
     which no pattern matches those ``unmatched``. ``nearest`` are the predicates that would explain a mismatch.
+    ``matched`` are the kernels whose patterns match, each with the first symbol that does; ``proved`` is false where
+    what was seen shows the kernel that ran, or was said to, no more than another of them.
     """
 
     op: str
@@ -34,6 +36,8 @@ class Call:
     symbols: tuple[str, ...]
     unmatched: tuple[str, ...]
     nearest: str = ""
+    matched: tuple[tuple[str, str], ...] = ()
+    proved: bool = True
 
     @property
     def mismatch(self) -> bool:
@@ -82,7 +86,25 @@ def seen(called: Called, symbols: Sequence[str], *, kernels_only: bool = True) -
     ran = _ran(called.selected, matched, symbols)
     rules = tuple(rule.name for rule in table.rules if rule.kernel.name == ran)
     near = nearest(table, called.vector, ran) if ran != called.kernel else ""
-    return Call(table.op, facts, called.rule, called.kernel, ran, rules, tuple(symbols), unmatched, near)
+    pairs = tuple((k.name, next(s for s in symbols if matches(k, facts, s))) for k in matched)
+    said = next((decision.kernel for decision in called.said if decision is not None), ran)
+    proved = _proved(said, matched, called, symbols, kernels_only)
+    return Call(table.op, facts, called.rule, called.kernel, ran, rules, tuple(symbols), unmatched, near, pairs, proved)
+
+
+def _proved(name: str, matched: Sequence[Kernel], called: Called, symbols: Sequence[str], kernels_only: bool) -> bool:
+    """Do ``symbols`` show that kernel ``name`` ran, and not only that it or another of ``matched`` did?
+
+    A library may launch two kernels of a table in one call: each symbol that is of one of them alone proves it.
+    Operators enclose one another: which of two was chosen, and which only ran in it, cannot be seen.
+    """
+    others = [kernel for kernel in matched if kernel.name != name]
+    kernel = next((kernel for kernel in matched if kernel.name == name), None)
+    if kernel is None or not others:
+        return True
+    facts = called.facts or {}
+    own = (s for s in symbols if matches(kernel, facts, s) and not any(matches(other, facts, s) for other in others))
+    return kernels_only and any(own)
 
 
 def _ran(selected: Rule | None, matched: Sequence[Kernel], symbols: Sequence[str]) -> str:
@@ -105,14 +127,16 @@ def tell(recorder: Recorder, called: Called, call: Call) -> RecordedDecision | N
         return None
     if not said:
         decision = recorder.record(recorder.judged(called.view), called.values or (), call.ran)
-        recorder.attest(decision, OBSERVED)
+        if call.proved:
+            recorder.attest(decision, OBSERVED)
         return decision
     decision = said[0]
     kernel = next((kernel for kernel in called.table.kernels if kernel.name == decision.kernel), None)
     other = named(called.table, called.facts or {}, call.symbols)
     agrees = kernel is not None and any(matches(kernel, called.facts or {}, symbol) for symbol in call.symbols)
     if agrees or (other is None and (kernel is None or not kernel.symbol)):
-        recorder.attest(decision, OBSERVED)
+        if call.proved:
+            recorder.attest(decision, OBSERVED)
     else:
         recorder.mismatch(decision, call.ran)
     return decision

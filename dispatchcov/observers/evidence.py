@@ -5,6 +5,8 @@ another one.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
@@ -16,13 +18,14 @@ from dispatchcov.observers.torch_operators import OperatorObserver
 from dispatchcov.observers.torch_profiler import Observation, TorchObserver
 from dispatchcov.recorder import OBSERVED, RecordedDecision, Recorder, active
 from dispatchcov.symbols import matches, named
-from dispatchcov.table import Kernel, Table
+from dispatchcov.table import Kernel, Table, show
 
 if TYPE_CHECKING:
     from dispatchcov.blackbox import BlackBox
 
 KINDS: Mapping[str, type[TorchObserver]] = {"torch": TorchObserver, "torch-operators": OperatorObserver}
 SHOWN = 5
+_told: weakref.WeakKeyDictionary[Recorder, set[tuple[str, ...]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass
@@ -71,6 +74,7 @@ def attest(recorder: Recorder | None, observation: Observation) -> Observed:
         timed = zip(counted, observation.times, strict=False)
         recorder.took((decision, time) for decision, time in timed if decision is not None)
     _remark(found)
+    found.notes += _pairs(found, _told.setdefault(recorder, set()) if recorder is not None else set())
     return found
 
 
@@ -100,6 +104,20 @@ def _remark(found: Observed) -> None:
             found.notes.append(f"{op}: {what} no kernel to the profiler, not counted")
     if found.outside:
         found.notes.append(f"kernels outside every launch: {_listed(found.outside)}")
+
+
+def _pairs(found: Observed, told: set[tuple[str, ...]]) -> Iterator[str]:
+    """Calls in which the patterns of several kernels match, once for each pair, less those ``told``."""
+    for call in found.calls:
+        for (one, first), (other, second) in itertools.combinations(call.matched, 2):
+            if (call.op, one, other) in told:
+                continue
+            told.add((call.op, one, other))
+            counted = "" if call.proved else "; which of them was chosen is not seen: not counted as observed"
+            yield (
+                f"{call.op}: the patterns of two kernels match in one call: {one} ({first[:MAX_SYMBOL]}) and {other} "
+                f"({second[:MAX_SYMBOL]}), for {show(call.facts)}{counted}"
+            )
 
 
 def _listed(symbols: Iterable[str]) -> str:

@@ -152,6 +152,42 @@ def test_kernels_that_no_pattern_matches_are_listed_in_the_notes_of_the_run(tmp_
     assert judge(loaded(data)).notes == tuple(sorted(f"t.py::test: {note}" for note in listed))
 
 
+BOTH = "the patterns of two kernels match in one call: ScaleVec4 (void ScaleVec4<__half>(int)) and Scale "
+NOT_SEEN = "; which of them was chosen is not seen: not counted as observed"
+
+
+def test_two_kernels_of_a_table_in_one_call_are_observed_and_named_once_for_each_pair(tmp_path: Path) -> None:
+    data = f"{tmp_path}/records"
+    with Recorder(data) as recorder:
+        library = dispatchcov.observe(TABLE, facts=facts, watcher=FakeObserver((SCALAR, VEC4)))(lambda n: n)
+        assert [library(4), library(8)] == [4, 8]
+        assert counts(recorder) == {("vec4", "ScaleVec4"): (2, 2, 2)}
+    note = f"demo::scale: {BOTH}(void Scale<__half>(int)), for N=4 aligned=true dtype=float16"
+    assert judge(loaded(data)).notes == (note,)
+
+
+def test_a_symbol_that_two_patterns_match_proves_neither() -> None:
+    table = parsed(vec4='symbol = "Scale*<{dtype}"', scalar='symbol = "Scale*"')
+    with Recorder(None) as recorder:
+        with dispatchcov.observe(table, facts=facts(4), watcher=FakeObserver((VEC4,))) as seen:
+            pass
+        assert counts(recorder) == {("vec4", "ScaleVec4"): (1, 1, 0)}
+    (note,) = seen.notes
+    assert note.endswith(f"{BOTH}(void ScaleVec4<__half>(int)), for N=4 aligned=true dtype=float16{NOT_SEEN}")
+
+
+@pytest.mark.parametrize(("symbols", "observed"), [((SCALAR, VEC4), 1), ((SCALAR,), 1), (("void ScaleBoth()",), 0)])
+def test_what_a_function_says_that_it_ran_is_attested_by_its_own_symbol_only(
+    symbols: tuple[str, ...], observed: int
+) -> None:
+    table = parsed(vec4='symbol = "ScaleVec4|ScaleBoth"', scalar='symbol = "Scale|ScaleBoth"')
+    library = dispatchcov.traced(table, facts=facts, kernel="Scale")(lambda n: n)
+    with Recorder(None) as recorder:
+        with profiled(FakeObserver(symbols), recorder, Observed()):
+            library(3)
+        assert counts(recorder) == {("scalar", "Scale"): (1, 1, observed)}
+
+
 def loaded(path: str) -> Results:
     data: Data = store.load(path)
     return Results.of(data, [TABLE])

@@ -7,11 +7,11 @@ import pytest
 import dispatchcov
 from dispatchcov.loading.load import parse_table
 from dispatchcov.observers.join import PREFIX, Event, join_operators
-from dispatchcov.recorder import Recorder
+from dispatchcov.recorder import LAUNCHED, OBSERVED, SELECTED, Recorder
 
 torch = pytest.importorskip("torch")
 
-TABLE = parse_table("""
+TABLE_TEXT = """
 [table]
 op = "demo::product"
 [variables]
@@ -29,7 +29,8 @@ kernel = "bmm"
 [[rule]]
 name = "plain"
 kernel = "mm"
-""")
+"""
+TABLE = parse_table(TABLE_TEXT)
 
 
 def test_each_call_shows_the_operators_that_ran_in_it() -> None:
@@ -70,3 +71,24 @@ def test_operators_belong_to_the_innermost_launch_of_their_thread() -> None:
         2: ["aten::b"],
     }
     assert [e.name for e in joined.outside] == ["aten::c"]
+
+
+CONTRARY = TABLE_TEXT.replace('when = "batched"', 'when = "not batched"')
+
+
+@pytest.mark.parametrize("text", [TABLE_TEXT, CONTRARY])
+def test_of_two_contrary_tables_neither_is_observed_where_the_operators_of_both_ran(text: str) -> None:
+    plain, batch = torch.ones(2, 2), torch.ones(3, 2, 2)
+    with Recorder(None) as recorder:
+        with dispatchcov.observe(parse_table(text), kind="torch-operators") as seen:
+            for _ in range(2):
+                with seen.call(batched=True):
+                    batch @ batch
+                    plain @ plain
+        (cell,) = recorder.context.cells
+        assert [recorder.counts[cell.slot + n] for n in (SELECTED, LAUNCHED, OBSERVED)] == [2, 2, 0]
+    assert [(call.mismatch, call.proved) for call in seen.calls] == [(False, False)] * 2
+    assert seen.notes == [
+        "demo::product: the patterns of two kernels match in one call: bmm (aten::bmm) and mm (aten::mm), for "
+        "batched=true; which of them was chosen is not seen: not counted as observed"
+    ]
