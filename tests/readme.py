@@ -6,11 +6,13 @@
 Comments before a block say what it is: ``file: NAME`` writes it, ``append: NAME`` adds it to a file, ``in:
 project`` runs its
 commands among those files, ``in: repository`` here; ``exit: N`` is the status expected, ``numbers vary`` masks digits,
-``from: TEXT`` shows the output from the line that holds TEXT on.
+``from: TEXT`` shows the output from the line that holds TEXT on. ``NAME=VALUE`` before a command is a variable of its
+environment.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -23,6 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+ASSIGNMENT = re.compile(r"[A-Z_]+=")
 BLOCK = re.compile(r"<!-- (?P<about>[^>]*) -->\n```(?P<kind>\w*)\n(?P<body>.*?)```", re.S)
 
 
@@ -67,6 +70,8 @@ def put(block: Block, project: Path) -> None:
 def run(block: Block, project: Path) -> tuple[int, list[str]]:
     """The exit status and the lines that the command of ``block`` prints."""
     words = shlex.split(block.command)
+    given = dict(word.split("=", 1) for word in itertools.takewhile(ASSIGNMENT.match, words))
+    words = words[len(given) :]
     program = {"pytest": ["-m", "pytest", "-p", "no:cacheprovider"], "dispatchcov": ["-m", "dispatchcov.cli"]}.get(
         words[0]
     )
@@ -78,7 +83,7 @@ def run(block: Block, project: Path) -> tuple[int, list[str]]:
     unset = ("PYTEST_", "DISPATCHCOV_", "FP4OPS_", "COVERAGE_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(unset)}
     path = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
-    environment |= {"COLUMNS": "80", "PATH": path, "PYTHONPATH": str(project if inside else ROOT)}
+    environment |= {"COLUMNS": "80", "PATH": path, "PYTHONPATH": str(project if inside else ROOT), **given}
     if not inside:
         environment["DISPATCHCOV_DATA"] = str(project / "records")
     place = project if inside else ROOT
