@@ -10,7 +10,7 @@ from dispatchcov.demands import Demand
 from dispatchcov.drift import Drift, counted
 from dispatchcov.items import Item, Mismatch
 from dispatchcov.results import Results, TableResults
-from dispatchcov.table import show
+from dispatchcov.table import Waiver, show
 
 SPARED = "nothing is judged missed but what --dispatch-require names"
 
@@ -58,7 +58,7 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     for table in results.tables:
         failures += _table(table, bool(results.partial), results.today)
         notes += [f"{table.table.op}: {note}" for note in table.notes]
-        notes += _waived(table, results.today)
+        notes += _waived(table)
     for demand in demands:
         failures += _required(results, demand)
     if limits.fail_under is not None and not results.partial:
@@ -121,17 +121,25 @@ def _table(results: TableResults, partial: bool, today: datetime.date) -> Iterat
     for name, items in _by_name(results.partitions).items():
         if items[0].required and all(item.state == "unreachable" for item in items):
             yield f"{op}: required partition {name} can be reached by no input, which was proved: is it a mistake?"
-    for waiver in filter(lambda waiver: waiver.partition, results.table.waivers):
-        items = [item for item in results.partitions if item.name == waiver.partition]
-        if all(item.state == "hit" for item in items):
-            yield f"{op}: the waiver of {waiver.partition} is not needed any more: it is hit"
-        elif all(item.state == "unreachable" for item in items):
-            yield f"{op}: the waiver of {waiver.partition} is not needed: no input reaches it, which was proved"
-        elif waiver.expires < today and not partial:
-            yield f"{op}: the waiver of {waiver.partition} expired on {waiver.expires}"
     for mismatch in results.mismatches:
         if not mismatch.waiver:
             yield f"{op}: {_mismatch(mismatch)}"
+    for waiver in results.table.waivers:
+        why = _unneeded(results, waiver)
+        if why:
+            yield f"{op}: {waiver} is not needed{why}"
+        elif waiver.expires < today and not partial:
+            yield f"{op}: {waiver} expired on {waiver.expires}"
+
+
+def _unneeded(results: TableResults, waiver: Waiver) -> str:
+    """Why ``waiver`` is needed no more, as far as this run shows."""
+    if waiver.mismatch:
+        return " any more: there was none where it would have shown" if waiver in results.unneeded else ""
+    items = [item for item in results.partitions if item.name == waiver.partition]
+    if all(item.state == "hit" for item in items):
+        return " any more: it is hit"
+    return ": no input reaches it, which was proved" if all(item.state == "unreachable" for item in items) else ""
 
 
 def _mismatch(mismatch: Mismatch) -> str:
@@ -143,18 +151,11 @@ def _mismatch(mismatch: Mismatch) -> str:
     )
 
 
-def _waived(results: TableResults, today: datetime.date) -> Iterator[str]:
-    """What was waived of mismatches, and the waivers of mismatches that have expired.
-
-    That one waives nothing is no fault: another kernel may run on other hardware than this run had.
-    """
-    op = results.table.op
+def _waived(results: TableResults) -> Iterator[str]:
+    """What was waived of mismatches."""
     for mismatch in results.mismatches:
         if mismatch.waiver:
-            yield f"{op}: waived, {mismatch.waiver}: {_mismatch(mismatch)}"
-    for waiver in results.table.waivers:
-        if waiver.mismatch and waiver.expires < today:
-            yield f"{op}: {waiver} expired on {waiver.expires}"
+            yield f"{results.table.op}: waived, {mismatch.waiver}: {_mismatch(mismatch)}"
 
 
 def _by_name(items: Iterable[Item]) -> dict[str, list[Item]]:

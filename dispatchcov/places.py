@@ -14,7 +14,7 @@ from dispatchcov.errors import TableError
 from dispatchcov.loading.extend import read_extension
 from dispatchcov.loading.load import load_table
 from dispatchcov.loading.toml_read import Document, read_text
-from dispatchcov.table import Table
+from dispatchcov.table import Table, Waiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,12 @@ class Places:
 
     def waiver(self, partition: str) -> Place | None:
         """Where the waiver of ``partition`` begins, if it has one."""
-        named = [waiver.partition for waiver in self.table.waivers]
-        if partition not in named:
-            return None
-        return Place(self.requirements.source, self.requirements.lines.of("waiver", named.index(partition)))
+        return next((place for waiver, place in self.waivers() if waiver.partition == partition), None)
+
+    def waivers(self) -> Iterator[tuple[Waiver, Place]]:
+        """Each waiver, and where it begins."""
+        for index, waiver in enumerate(self.table.waivers):
+            yield waiver, Place(self.requirements.source, self.requirements.lines.of("waiver", index))
 
 
 def _documents(table: Table) -> Iterator[tuple[Document, Document]]:

@@ -13,7 +13,7 @@ from dispatchcov.drift import Drift
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.items import MEASURES, Item, Mismatch, Side, Totals, Weights, count
 from dispatchcov.records import UNENDED, Data, Shard
-from dispatchcov.table import Table
+from dispatchcov.table import Table, Waiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class TableResults:
     boundaries: tuple[Item, ...] = ()
     mcdc: tuple[Item, ...] = ()
     mutants: tuple[Item, ...] = ()
+    unneeded: tuple[Waiver, ...] = ()
 
     @property
     def totals(self) -> dict[str, Totals]:

@@ -123,6 +123,8 @@ def _mismatch(entry: Entry, rules: Mapping[str, Rule]) -> Waiver:
     rule = entry.string("rule") if "rule" in entry else ""
     if rule and rule not in rules:
         raise entry.fail(f"unknown rule {brief(rule)}; {known(rule, rules)}", "rule")
+    if rule and kind == "untotal":
+        raise entry.fail(f"expected no rule, since none takes what it waives, got {brief(rule)}", "rule")
     kernel = entry.name("kernel") if "kernel" in entry else ""
     if kernel and kind != "kernel":
         raise entry.fail(f"expected no kernel, since it waives {kind} mismatches, got {brief(kernel)}", "kernel")

@@ -12,7 +12,7 @@ from dispatchcov.formula import holds
 from dispatchcov.items import Mismatch
 from dispatchcov.measure.groups import Group
 from dispatchcov.nearest import nearest
-from dispatchcov.table import Rule, Table
+from dispatchcov.table import Rule, Table, Waiver
 
 
 def mismatches(table: Table, groups: Iterable[Group], today: datetime.date) -> tuple[Mismatch, ...]:
@@ -35,14 +35,18 @@ def mismatches(table: Table, groups: Iterable[Group], today: datetime.date) -> t
 
 def _waived(table: Table, mismatch: Mismatch, today: datetime.date) -> Mismatch:
     for waiver in table.waivers:
-        if (
-            waiver.mismatch == mismatch.kind
-            and waiver.rule in ("", mismatch.rule)
-            and fnmatch.fnmatchcase(mismatch.got, waiver.kernel or "*")
-            and waiver.expires >= today
-        ):
+        if covers(waiver, mismatch) and waiver.expires >= today:
             return replace(mismatch, waiver=f"{waiver.reason} (until {waiver.expires})")
     return mismatch
+
+
+def covers(waiver: Waiver, mismatch: Mismatch) -> bool:
+    """Is ``waiver`` about ``mismatch``, expired or not?"""
+    return (
+        waiver.mismatch == mismatch.kind
+        and waiver.rule in ("", mismatch.rule)
+        and fnmatch.fnmatchcase(mismatch.got, waiver.kernel or "*")
+    )
 
 
 def _mismatch(table: Table, kind: str, group: Group, rule: Rule | None, expected: str, got: str) -> Mismatch:

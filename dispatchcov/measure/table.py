@@ -15,6 +15,7 @@ from dispatchcov.measure import mutants as measure_mutants
 from dispatchcov.measure import pairs as measure_pairs
 from dispatchcov.measure.groups import Group, Paths, asserting, evidence_of, grouped, sides
 from dispatchcov.measure.mismatches import mismatches
+from dispatchcov.measure.waivers import unneeded
 from dispatchcov.records import Data, Row
 from dispatchcov.regions import Space
 from dispatchcov.results import TableResults
@@ -33,6 +34,7 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
     """
     rows = [row for row in data.rows if row.digest == table.digest]
     worker = Measure(table, grouped(table, data, rows), rows, needed, today, partial, asserting(data))
+    wrong = mismatches(table, worker.groups, today)
     return TableResults(
         table,
         sum(row.selected for row in rows),
@@ -44,11 +46,12 @@ def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.da
         tuple(worker.split(rule, s.index, side) for rule in table.rules for s in rule.splits for side in (True, False)),
         worker.regions(),
         sides(table, worker.groups),
-        mismatches(table, worker.groups, today),
+        wrong,
         Space.of(table).notes,
         measure_pairs.boundaries(worker),
         measure_pairs.mcdc(worker),
         measure_mutants.mutants(worker),
+        unneeded(worker, wrong),
     )
 
 

@@ -55,12 +55,14 @@ def _abouts(results: TableResults) -> Iterator[tuple[str, Place, str]]:
         yield f"{table.op}: required partition {item.label} ", rule, _reached(item)
         for kind in ("kernel", "contract", "domain", "untotal"):
             yield f"{table.op}: {kind} mismatch in rule {item.name}: ", rule, ""
+    for waiver, place in places.waivers():
+        yield f"{table.op}: {waiver} is not needed", place, ""
+        yield f"{table.op}: {waiver} expired", place, ""
     for item in results.partitions:
         place = places.partition(item.name)
         yield f"{table.op}: required partition {item.label} ", place, _reached(item)
         yield f"{table.op}: required partition {item.name} can be reached by no input", place, ""
         yield f"{table.op}: illegal partition {item.label} ", place, ""
-        yield f"{table.op}: the waiver of {item.name} ", places.waiver(item.name) or place, ""
 
 
 def _reached(item: Item) -> str:

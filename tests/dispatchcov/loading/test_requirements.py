@@ -167,6 +167,11 @@ def test_waivers_of_mismatches() -> None:
             41,
             "expected no kernel, since it waives domain mismatches, got 'x'",
         ),
+        (
+            MISMATCH.replace("'kernel'", "'untotal'") + "\nrule = 'vec4'",
+            41,
+            "expected no rule, since none takes what it waives, got 'vec4'",
+        ),
     ],
 )
 def test_mistakes_in_a_waiver_of_mismatches(more: str, line: int, message: str) -> None:

@@ -58,6 +58,16 @@ where = "N % 2 == 1"
 partition = "ragged"
 reason = "no such layer"
 expires = 2020-01-01
+[[waiver]]
+mismatch = "contract"
+rule = "vec4"
+reason = "none"
+expires = 2099-01-01
+[[waiver]]
+mismatch = "kernel"
+rule = "scalar"
+reason = "late"
+expires = 2020-01-01
 """
     )
     rows = ({"N": 7, **FLOAT16}, {"N": 4, "kernel": "Scale", **FLOAT16})
@@ -68,6 +78,8 @@ expires = 2020-01-01
     assert lines["illegal partition never was hit by"] == "29"
     assert lines["required partition dead can be rea"] == "34"
     assert lines["the waiver of ragged is not needed"] == "38"
+    assert lines["the waiver of contract mismatches "] == "42"
+    assert lines["the waiver of kernel mismatches in"] == "47"
     assert lines["kernel mismatch in rule vec4: expe"] == "13"
 
 
