@@ -48,22 +48,31 @@ class Settings:
     baseline_ignore: tuple[str, ...] = ()
 
 
-def read(root: str | os.PathLike[str], given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Settings:
+def read(
+    root: str | os.PathLike[str],
+    given: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    options: str = "--",
+) -> Settings:
     """The settings of the project in ``root`` with ``given`` arguments on top; a list argument replaces, None
-    is not given.
+    is not given. ``options`` is what the names of options begin with, for messages.
     """
     settings = Settings()
     file = Path(root) / "pyproject.toml"
-    for source, values in (
-        (f"{file}: [tool.dispatchcov]", _from_file(file)),
-        ("environment", from_environment(environ)),
-        ("arguments", {key: value for key, value in given.items() if value is not None}),
+    for source, values, name in (
+        (f"{file}: [tool.dispatchcov]", _from_file(file), str),
+        ("environment", from_environment(environ), lambda key: f"DISPATCHCOV_{key.upper()}"),
+        (
+            "arguments",
+            {key: value for key, value in given.items() if value is not None},
+            lambda key: f"{options}{key.replace('_', '-')}",
+        ),
     ):
         names = [field.name for field in fields(Settings)]
         for key, value in values.items():
             if key not in names:
                 raise UsageError(f"{source}: unknown key {key!r}; {known(key, names)}")
-            settings = replace(settings, **{key: _typed(source, key, value)})
+            settings = replace(settings, **{key: _typed(source, key, name(key), value)})
     return settings
 
 
@@ -130,27 +139,27 @@ def _demands(value: str) -> list[str]:
     return parts
 
 
-def _typed(source: str, key: str, value: Any) -> Any:
+def _typed(source: str, key: str, name: str, value: Any) -> Any:
     default = next(field.default for field in fields(Settings) if field.name == key)
     if isinstance(default, tuple):
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list | tuple) or not all(isinstance(item, str) for item in values):
-            raise UsageError(f"{source}: expected {key} to be a list of strings, got {value!r}")
+            raise UsageError(f"{source}: expected {name} to be a list of strings, got {value!r}")
         return tuple(values)
     if isinstance(default, bool):
-        return _boolean(source, key, value)
+        return _boolean(source, name, value)
     if key == "fail_under":
-        return percent(value, f"{source}: {key}")
+        return percent(value, f"{source}: {name}")
     if not isinstance(value, str) or not value:
-        raise UsageError(f"{source}: expected {key} to be a file name, got {value!r}")
+        raise UsageError(f"{source}: expected {name} to be a file name, got {value!r}")
     return value
 
 
-def _boolean(source: str, key: str, value: Any) -> bool:
+def _boolean(source: str, name: str, value: Any) -> bool:
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     result = value if isinstance(value, bool) else words.get(str(value).lower())
     if result is None:
-        raise UsageError(f"{source}: expected {key} to be true or false, got {value!r}")
+        raise UsageError(f"{source}: expected {name} to be true or false, got {value!r}")
     return result
 
 

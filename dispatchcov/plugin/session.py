@@ -58,7 +58,8 @@ def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: boo
     """
     other, in_test = bool(os.environ.get(config.RUN)) and not worker, "PYTEST_CURRENT_TEST" in os.environ
     apart = (config.RUN, config.DATA, config.TABLE) if other and in_test else ()
-    settings = config.read(root, given, {name: value for name, value in os.environ.items() if name not in apart})
+    environment = {name: value for name, value in os.environ.items() if name not in apart}
+    settings = config.read(root, given, environment, "--dispatch-")
     asked = config.asks(settings) or any(value is not None for value in given.values())
     if not asked and not os.environ.get(config.RUN):
         return None

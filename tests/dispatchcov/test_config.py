@@ -55,6 +55,22 @@ def test_wrong_values(tmp_path: Path, text: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "environ", "message"),
+    [
+        ({"fail_under": "x"}, {}, "arguments: --dispatch-fail-under: expected a percentage from 0 to 100, got 'x'"),
+        ({"data": ""}, {}, "arguments: expected --dispatch-data to be a file name, got ''"),
+        ({}, {"DISPATCHCOV_CHECK": "maybe"}, "expected DISPATCHCOV_CHECK to be true or false, got 'maybe'"),
+    ],
+)
+def test_a_wrong_value_is_named_as_it_was_given(
+    tmp_path: Path, given: dict[str, str], environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        config.read(tmp_path, given, environ, "--dispatch-")
+    assert message in str(error.value)
+
+
 def test_a_broken_file(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool")
     with pytest.raises(UsageError, match=r"pyproject.toml: expected a readable TOML file"):

@@ -73,7 +73,7 @@ def test_a_test_path_taken_for_a_report_type(project: pytest.Pytester) -> None:
     [
         (["--dispatch-report=trem"], "unknown type 'trem'; did you mean 'term'? known: term, term-missing, json"),
         (["--dispatch-report=term:out"], "term is printed and takes no destination"),
-        (["--dispatch-fail-under=101"], "fail_under: expected a percentage from 0 to 100, got '101'"),
+        (["--dispatch-fail-under=101"], "--dispatch-fail-under: expected a percentage from 0 to 100, got '101'"),
         (["--dispatch-evidence=seen"], "unknown evidence 'seen'"),
         (["--dispatch-table=none.toml"], "none.toml: expected a readable TOML file: No such file or directory"),
         (["--dispatch-report=json:no/such/out.json"], "expected a folder to write no/such/out.json into"),
