@@ -12,6 +12,7 @@ from dispatchcov.commands.tables import BELOW, FINE, write
 from dispatchcov.compare import sources as compare_sources
 from dispatchcov.compare.moved import compare as drift_between
 from dispatchcov.compare.sides import Reached
+from dispatchcov.errors import UsageError
 from dispatchcov.gate import drifted
 from dispatchcov.report import drift as report
 
@@ -20,6 +21,11 @@ def compare(options: argparse.Namespace) -> int:
     """Show what drifted; 2 if a test moved and ``--fail-on-drift`` is on."""
     given = {name: getattr(options, name) for name in ("data", "baseline", "fail_on_drift")}
     settings = config.read(os.getcwd(), given)
+    sides = [spec for spec in (options.base, options.new) if spec is not None]
+    if options.baseline is not None and not any(map(compare_sources.is_revision, sides)):
+        raise UsageError(
+            f"compare: --baseline names the baseline of a mere revision, expected one, got {' and '.join(sides)}"
+        )
     before = compare_sources.side(options.base, settings.baseline)
     now = (
         compare_sources.side(options.new, settings.baseline)

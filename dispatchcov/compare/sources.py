@@ -23,7 +23,7 @@ def side(spec: str, baseline_file: str) -> Reached:
 
     Raises :class:`~dispatchcov.errors.DispatchcovError` for anything else.
     """
-    if os.path.lexists(spec) or store.shards_beside(spec):
+    if _is_file(spec):
         if baseline.is_baseline(_head(spec)):
             return of_baseline(spec, baseline.read(spec))
         return _of_data(spec, store.load(spec))
@@ -40,6 +40,15 @@ def side(spec: str, baseline_file: str) -> Reached:
         )
     path = os.path.relpath(os.path.realpath(baseline_file), os.path.realpath(os.curdir)).replace(os.sep, "/")
     return _of_content(f"{spec}:{path}", _blob(f"{spec}:{path if path.startswith('../') else f'./{path}'}"))
+
+
+def is_revision(spec: str) -> bool:
+    """Does ``spec`` name a revision of git and no file in it, so that its baseline is meant?"""
+    return not _is_file(spec) and ":" not in spec
+
+
+def _is_file(spec: str) -> bool:
+    return os.path.lexists(spec) or bool(store.shards_beside(spec))
 
 
 def records(data_file: str) -> Reached:

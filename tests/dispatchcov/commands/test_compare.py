@@ -158,6 +158,13 @@ def test_revisions(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("repository")
+def test_a_baseline_that_no_side_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare("first:stored", "stored", "--baseline", "tests/base.jsonl") == 1
+    wanted = "--baseline names the baseline of a mere revision, expected one, got first:stored and stored"
+    assert capsys.readouterr().err == f"dispatchcov: compare: {wanted}\n"
+
+
+@pytest.mark.usefixtures("repository")
 @pytest.mark.parametrize(
     ("base", "message"),
     [
