@@ -13,6 +13,8 @@ from dispatchcov.results import Results, TableResults
 from dispatchcov.table import Waiver, show
 
 SPARED = "nothing is judged missed but what --dispatch-require names"
+SPLIT = ("--gtest_filter", "sharded")
+"""How reasons begin that a test runner gives where it starts several processes, each for some of the tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
         failures.append("no dispatch table was given and none decided anything: nothing was judged")
         return Verdict(tuple(failures), no_data=True)
     notes = [f"partial run ({reason}): {SPARED}" for reason in results.partial]
+    if any(reason.startswith(SPLIT) for reason in results.partial):
+        notes.append(
+            "if its processes ran all tests together, as of ctest: `dispatchcov report --complete` judges them"
+        )
     notes += _unended(results)
     notes += sorted({note for shard in results.data.shards for note in shard.notes})
     for table in results.tables:

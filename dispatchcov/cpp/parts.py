@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dispatchcov.cpp.expr import Printer, bare
 from dispatchcov.cpp.names import Names, comment, literal
@@ -50,15 +50,18 @@ class Pieces:
         yield f"inline constexpr const char* op = {literal(table.op)};"
         yield f'inline constexpr const char* digest = "{table.digest}";\n'
         for name, enum in self.enums.items():
-            yield _enum(enum, "other_ = -1", self.values[name].values())
+            values = {str(value): own for value, own in self.values[name].items()}
+            yield _enum(enum, "other_ = -1,  // none of the declared values: outside the domain", values)
         yield "struct Facts {"
         for variable in table.variables:
             kind = {"int": "std::int64_t", "bool": "bool"}.get(variable.type) or self.enums[variable.name]
             hardware = ", of the machine" if variable.hardware else ""
-            yield f"    {kind} {self.fields[variable.name]};  {comment(variable.domain() + hardware)}"
+            field = self.fields[variable.name]
+            called = f"; in the table: {variable.name}" if field != variable.name else ""
+            yield f"    {kind} {field};  {comment(variable.domain() + hardware + called)}"
         yield "};\n"
-        yield _enum("Rule", "none_ = -1", self.rules.values())
-        yield _enum("Kernel", "none_ = -1", self.kernels.values())
+        yield _enum("Rule", "none_ = -1,", self.rules)
+        yield _enum("Kernel", "none_ = -1,", self.kernels)
         yield "// A bit for the outcome of each predicate, and one that says that facts are outside the domains."
         yield f"using Vector = ::dispatchcov::Bits<{len(table.predicates) + 1}>;\n"
 
@@ -167,9 +170,13 @@ def _other(variable: Variable) -> str:
     return text
 
 
-def _enum(name: str, first: str, names: Iterable[str]) -> str:
-    lines = [first, *(f"{text} = {place}" for place, text in enumerate(names))]
-    return "\n".join([f"enum class {name} : std::int32_t {{", *(f"    {line}," for line in lines), "};\n"])
+def _enum(name: str, first: str, names: Mapping[str, str]) -> str:
+    """The enumeration ``name``: an enumerator for each text of the table, which is a comment where it is another."""
+    lines = [first]
+    for place, (text, own) in enumerate(names.items()):
+        called = f"  {comment(f'in the table: {text}')}" if text != own else ""
+        lines.append(f"{own} = {place},{called}")
+    return "\n".join([f"enum class {name} : std::int32_t {{", *(f"    {line}" for line in lines), "};\n"])
 
 
 def _name(enum: str, names: Mapping[str, str], none: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 
 from dispatchcov.errors import brief
@@ -16,6 +17,7 @@ KEYS = {
 }
 MAX_NAME = 80
 MAX_VALUE = 200
+MAX_LISTED = 60
 
 
 def read_variables(entry: Entry) -> dict[str, Variable]:
@@ -62,6 +64,7 @@ def _variable(variables: Entry, name: str) -> Variable:
 def _values(entry: Entry, kind: str) -> tuple[int | str | bool, ...]:
     if kind == "bool":
         return False, True
+    _check_kind(entry, kind)
     values = entry.strings("values") if kind == "enum" else entry.integers("values")
     if not values and ("values" in entry or kind == "enum"):
         raise entry.fail(f"expected values to list at least one {'string' if kind == 'enum' else 'integer'}", "values")
@@ -73,3 +76,19 @@ def _values(entry: Entry, kind: str) -> tuple[int | str | bool, ...]:
         if values and key in entry:
             raise entry.fail(f"expected either values or {key}, got both", key)
     return tuple(values)
+
+
+def _check_kind(entry: Entry, kind: str) -> None:
+    """Say what to write instead where all values are those of the other type."""
+    given = entry.values.get("values")
+    found = {type(value) for value in given} if isinstance(given, list) else set()
+    other = {"enum": (int, "int", "strings", "integers"), "int": (str, "enum", "integers", "strings")}[kind]
+    if found == {other[0]}:
+        listed = ", ".join(map(json.dumps, given)) if isinstance(given, list) else ""
+        short = listed if len(listed) <= MAX_LISTED else "..."
+        raise entry.fail(
+            f'expected values of type {kind} to be {other[2]}, got {other[3]}: type = "{other[1]}" with '
+            f"values = [{short}]",
+            "values",
+            0,
+        )

@@ -11,9 +11,9 @@ inline constexpr const char* op = "blas::axpy";
 inline constexpr const char* digest = "db97176ea6ab5ebb168b411685c994436dcb342d7547fd7b72fd5ad572bfb37f";
 
 enum class dtype_t : std::int32_t {
-    other_ = -1,
-    float_ = 0,
-    double_ = 1,
+    other_ = -1,  // none of the declared values: outside the domain
+    float_ = 0,  // in the table: float
+    double_ = 1,  // in the table: double
 };
 
 struct Facts {

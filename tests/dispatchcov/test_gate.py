@@ -54,6 +54,13 @@ def test_no_decision_is_no_pass() -> None:
     assert result.no_data
 
 
+@pytest.mark.parametrize("reason", ["--gtest_filter left tests out", "sharded: other processes run other tests"])
+def test_where_a_runner_starts_a_process_for_some_tests_the_notes_say_how_to_judge_them_together(reason: str) -> None:
+    notes = verdict(data(TABLE, ALL[0], partial=(reason,))).notes
+    assert "`dispatchcov report --complete` judges them" in notes[1]
+    assert not any("--complete" in note for note in verdict(data(TABLE, ALL[0], partial=("interrupted",))).notes)
+
+
 def test_a_partial_run_is_not_judged_missed_but_what_it_requires_is() -> None:
     records = data(TABLE, ALL[0], partial=("tests were deselected",))
     result = verdict(records, limits=Limits(fail_under=100))

@@ -292,6 +292,14 @@ def test_the_decision_is_constexpr_and_names_are_c_plus_plus(tmp_path: Path) -> 
     table = parse_table(text, source='odd "name"\\')
     source = tmp_path / "odd.cpp"
     cpp_build.write_header(tmp_path, "odd.hpp", table)
+    lines = set((tmp_path / "odd.hpp").read_text(encoding="utf-8").splitlines())
+    assert lines >= {
+        "    other_ = -1,  // none of the declared values: outside the domain",
+        "    float_ = 0,  // in the table: float",
+        "    float_3 = 2,  // in the table: float_",
+        "    delete_ = 1,  // in the table: delete",
+        "    std::int64_t register_;  // an integer >= 0; in the table: register",
+    }
     source.write_text(
         """
 #include "odd.hpp"

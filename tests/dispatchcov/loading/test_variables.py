@@ -58,7 +58,13 @@ MISTAKES = [
     (DTYPE, "dtype.type = 'enum'", 6, "expected values to list at least one string"),
     (DTYPE, f"dtype = {{ type = 'enum', values = ['{'b' * 201}'] }}", 6, "expected a value of at most 200 characters,"),
     (DTYPE, "dtype = { type = 'enum', values = [] }", 6, "expected values to list at least one string"),
-    (DTYPE, "dtype = { type = 'enum', values = [1] }", 6, "expected values to be a list of strings, got the integer 1"),
+    (DTYPE, "dtype = { type = 'enum', values = [1, 'a'] }", 6, "expected values to be a list of strings, got the"),
+    (DTYPE, "dtype = { type = 'enum', values = [16, 32] }", 6, 'expected values of type enum to be strings, got '
+        'integers: type = "int" with values = [16, 32]'),
+    (N, "N = { type = 'int', values = ['a', 'b'] }", 4, 'expected values of type int to be integers, got strings: '
+        'type = "enum" with values = ["a", "b"]'),
+    (N, f"N = {{ type = 'int', values = ['{'a' * 70}'] }}", 4, 'expected values of type int to be integers, got '
+        'strings: type = "enum" with values = [...]'),
     (DTYPE, "dtype = { type = 'enum', values = ['a'], min = 1 }", 6, "'min' does not go with type enum"),
     (BIAS, "bias = { type = 'bool', values = [true] }", 7, "'values' does not go with type bool"),
 ]  # fmt: skip
