@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dispatchcov import expr as ex
@@ -21,6 +22,9 @@ STATUS = re.compile(
     r"(\w+::)*(OK|Ok|OkStatus|cudaGetLastError|cudaPeekAtLastError|cudaSuccess|CUBLAS_STATUS_SUCCESS|kSuccess)\Z"
 )
 NOTHING = "nothing"
+GIVEN = "\0"
+"""Between the name of a function that is called and what is fixed of its arguments."""
+KEYWORD = re.compile(r"""\w+=(-?[\w.]+|'[^']*'|"[^"]*")\Z""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,9 @@ class Endings:
         self.translator = translator
         self.function = function
         self.count = 0
+        body = list(syn.statements(function.body))
+        self.own = {re.split(r"::|\.", part.target)[0] for part in body if isinstance(part, syn.Assign)}
+        self.own |= {name for part in body if isinstance(part, syn.Opaque) for name in part.assigned}
 
     def _way(self, calls: tuple[str, ...], end: str, line: int, named: bool = False) -> Way:
         self.count += 1
@@ -63,10 +70,13 @@ class Endings:
                 return self._held(env[value.id], value, calls, head.line)
             case syn.Literal(value=str() as text) if text.strip():
                 return self._way((), _short(text), head.line, named=True)
+            case syn.Text():
+                return self._way((), _short(self.translator.written(value, env)) or NOTHING, head.line, named=True)
         named = isinstance(value, syn.Name | syn.Attribute | syn.Items) or (
             isinstance(value, syn.Literal) and isinstance(value.value, int) and not isinstance(value.value, bool)
         )
-        quiet = STATUS.match(value.text) or value.text in self.function.parameters
+        done = self.translator.cpp and value.text == "0" and calls
+        quiet = done or STATUS.match(value.text) or value.text in self.function.parameters
         end = "" if quiet and calls else _short(value.text.removeprefix("this->").removeprefix("self."))
         return self._way(() if named and not quiet else calls, end, head.line, named=named and not quiet)
 
@@ -97,19 +107,49 @@ class Endings:
                     text = path
         if QUIET.match(text) or STATUS.match(text):
             return ()
-        return (_short(re.sub(r"^(self|this)\.", "", text)),)
+        given = ", ".join(filter(None, (self._given(arg, env) for arg in node.args)))
+        name = _short(re.sub(r"^(self|this)\.", "", text))
+        return (f"{name}{GIVEN}{_short(given)}" if given else name,)
+
+    def _given(self, node: Syntax, env: Locals) -> str:
+        """What is fixed of an argument: a constant, a function, a type; ``""`` for what depends on the input."""
+        match node:
+            case syn.Literal():
+                return node.text
+            case syn.Name() if node.id in env:
+                expr = env[node.id].expr
+                if isinstance(expr, ex.Const):
+                    return str(expr.value)
+                return expr.name[1:] if isinstance(expr, ex.Var) and expr.name.startswith("=") else ""
+            case syn.Other() if KEYWORD.match(node.text):
+                return node.text
+        name = syn.dotted(node.of if isinstance(node, syn.Call) and not node.args else node) or ""
+        root = re.split(r"::|\.", name)[0]
+        ours = root in self.own or root in self.function.parameters or root in ("self", "this")
+        return "" if ours or not name else node.text
 
 
 def kernels(ways: list[Way]) -> list[str]:
-    """The kernel of each way: what it returns by name, else the calls that not every way makes."""
+    """The kernel of each way: what it returns by name, else the calls that not every way makes.
+
+    Where ways call one function with other constants, these are part of the name.
+    """
     working = [way for way in ways if not way.named and way.read]
     common = set.intersection(*(set(way.calls) for way in working)) if working else set()
-    return [_kernel(way, common if len(working) > 1 else set()) for way in ways]
+    every = {call for way in ways for call in way.calls}
+    plain = [call.partition(GIVEN)[0] for call in every]
+    shown = {call: _shown(call, plain.count(call.partition(GIVEN)[0]) > 1) for call in every}
+    return [_kernel(way, common if len(working) > 1 else set(), shown) for way in ways]
 
 
-def _kernel(way: Way, common: set[str]) -> str:
+def _shown(call: str, several: bool) -> str:
+    name, _, given = call.partition(GIVEN)
+    return f"{name}({given})" if several and given else name
+
+
+def _kernel(way: Way, common: set[str], shown: Mapping[str, str]) -> str:
     calls = [call for call in dict.fromkeys(way.calls) if call not in common] or list(dict.fromkeys(way.calls))
-    parts = calls + ([way.end] if way.end and (way.named or not calls) else [])
+    parts = [shown[call] for call in calls] + ([way.end] if way.end and (way.named or not calls) else [])
     return " + ".join(parts)[:200].strip() or NOTHING
 
 

@@ -175,25 +175,41 @@ class _Reader:
         yield from self.walruses(node.subject)
         rest: Block = ()
         for case in reversed(node.cases):
-            test = self.pattern(case.pattern, subject)
+            captured: list[syn.Statement] = []
+            test, body = self.pattern(case.pattern, subject, captured), self.block(case.body)
             if case.guard is not None:
                 guard = self.expression(case.guard)
-                text = f"{test.text} and {guard.text}"
-                test = syn.Logic(guard.line, text, "and", (test, guard))
-            rest = (syn.If(test.line, test.text, test, self.block(case.body), rest),)
+                if captured:  # what is captured is known to the guard, and to nothing else if the pattern fails
+                    body = (syn.If(guard.line, guard.text, guard, body, rest),)
+                else:
+                    test = syn.Logic(guard.line, f"{test.text} and {guard.text}", "and", (test, guard))
+            rest = (syn.If(test.line, test.text, test, (*captured, *body), rest),)
         yield from rest
 
-    def pattern(self, pattern: ast.pattern, subject: Syntax) -> Syntax:
+    def pattern(self, pattern: ast.pattern, subject: Syntax, captured: list[syn.Statement]) -> Syntax:
+        """The test that ``pattern`` is for ``subject``; the names that it sets go to ``captured``."""
         line, text = pattern.lineno, f"match {subject.text}: case {self.text(pattern)}"
         match pattern:
             case ast.MatchValue():
                 return syn.Comparison(line, text, "==", subject, self.expression(pattern.value))
             case ast.MatchSingleton():
                 return syn.Comparison(line, text, "is", subject, syn.Literal(line, text, pattern.value))
-            case ast.MatchOr():
-                return syn.Logic(line, text, "or", tuple(self.pattern(part, subject) for part in pattern.patterns))
-            case ast.MatchAs(pattern=None, name=None):
-                return syn.Literal(line, text, True)
+            case ast.MatchOr() if not any(isinstance(part, ast.MatchAs) and part.name for part in ast.walk(pattern)):
+                parts = tuple(self.pattern(part, subject, captured) for part in pattern.patterns)
+                return syn.Logic(line, text, "or", parts)
+            case ast.MatchAs(pattern=inner, name=name):
+                test = syn.Literal(line, text, True) if inner is None else self.pattern(inner, subject, captured)
+                captured += [syn.Assign(line, subject.text, name, subject)] if name else []
+                return test
+            case ast.MatchSequence(patterns=listed) if isinstance(subject, syn.Items):
+                if not any(isinstance(part, ast.MatchStar) for part in listed):
+                    if len(listed) != len(subject.items):
+                        return syn.Literal(line, text, False)
+                    pairs = zip(listed, subject.items, strict=True)
+                    return syn.Logic(line, text, "and", tuple(self.pattern(*pair, captured) for pair in pairs))
+        for part in ast.walk(pattern):
+            name = getattr(part, "name", None) or getattr(part, "rest", None)
+            captured += [syn.Assign(line, text, name, syn.Other(line, text))] if name else []
         return syn.Other(line, text)
 
     # --- expressions ------------------------------------------------------------------------------------------------
@@ -228,9 +244,18 @@ class _Reader:
                 return syn.Choice(line, text, *parts)
             case ast.Tuple() | ast.List() | ast.Set():
                 return syn.Items(line, text, tuple(map(self.expression, node.elts)))
+            case ast.JoinedStr(values=pieces):
+                return syn.Text(line, text, tuple(map(self.piece, pieces)))
             case ast.Await():
                 return self.expression(node.value)
         return syn.Other(line, text)
+
+    def piece(self, node: ast.expr) -> Syntax:
+        """A piece of an f-string; one that is formatted is not read."""
+        if isinstance(node, ast.FormattedValue):
+            plain = node.conversion == -1 and node.format_spec is None
+            return self.expression(node.value) if plain else syn.Other(node.lineno, self.text(node.value))
+        return self.expression(node)
 
     def comparison(self, node: ast.Compare) -> Syntax:
         sides = [self.expression(side) for side in (node.left, *node.comparators)]

@@ -98,12 +98,19 @@ class Items(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Text(Node):
+    """A string put together from pieces, as ``f"gemm_{dtype}"``."""
+
+    pieces: tuple[Syntax, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Other(Node):
     """An expression that is not read further."""
 
 
 Syntax: TypeAlias = (
-    Name | Literal | Attribute | Index | Call | Unary | Binary | Comparison | Logic | Choice | Items | Other
+    Name | Literal | Attribute | Index | Call | Unary | Binary | Comparison | Logic | Choice | Items | Text | Other
 )
 
 

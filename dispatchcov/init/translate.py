@@ -162,6 +162,8 @@ class Translator:
                 return folded(self.binary(node, env))
             case syn.Name() if node.id in env:
                 return env[node.id].expr
+            case syn.Text():
+                return constant(syn.Literal(node.line, node.text, self.written(node, env, whole=True)))
         if (fixed := self.names.constant(node)) is not None and not isinstance(node, syn.Call):
             return self.value(fixed, {})
         if self.names.symbolic(node, env):
@@ -180,9 +182,28 @@ class Translator:
         number = isinstance(value, ex.Bin | ex.Neg) or (isinstance(value, ex.Call) and value.name != TRUTH)
         return not number and not (isinstance(value, ex.Const) and not isinstance(value.value, bool))
 
+    def written(self, node: syn.Text, env: Locals, whole: bool = False) -> str:
+        """The string that ``node`` gives; what is not fixed stays in braces, or fails where the ``whole`` is needed."""
+        found = []
+        for piece in node.pieces:
+            try:
+                value = self.value(piece, env)
+            except UntranslatedError:
+                value = ex.Var("")
+            if isinstance(value, ex.Const):
+                found.append(str(value.value))
+            elif whole:
+                raise UntranslatedError(f"a string with {piece.text} in it")
+            else:
+                found.append(f"{{{piece.text}}}")
+        return "".join(found)
+
     def binary(self, node: syn.Binary, env: Locals) -> ex.Expr:
         left, right = self.value(node.left, env), self.value(node.right, env)
         number = right.value if isinstance(right, ex.Const) and type(right.value) is int else None
+        match node.op, left, right:
+            case "+", ex.Const(value=str() as first), ex.Const(value=str() as second):
+                return ex.Const(first + second)
         match node.op:
             case "+" | "-" | "*":
                 return ex.Bin(node.op, left, right)
