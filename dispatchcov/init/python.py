@@ -244,6 +244,9 @@ class _Reader:
                 return syn.Choice(line, text, *parts)
             case ast.Tuple() | ast.List() | ast.Set():
                 return syn.Items(line, text, tuple(map(self.expression, node.elts)))
+            case ast.Dict(keys=keys, values=values) if None not in keys:
+                listed = tuple(self.expression(key) for key in keys if key is not None)
+                return syn.Pairs(line, text, listed, tuple(map(self.expression, values)))
             case ast.JoinedStr(values=pieces):
                 return syn.Text(line, text, tuple(map(self.piece, pieces)))
             case ast.Await():

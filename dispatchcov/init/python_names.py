@@ -29,7 +29,7 @@ def constants(tree: ast.Module, expression: Callable[[ast.expr], Syntax]) -> dic
         if isinstance(inner, ast.Global):
             for name in inner.names:
                 values.setdefault(name, []).append(syn.Other(inner.lineno, name))
-    fixed = (syn.Literal, syn.Items, syn.Unary, syn.Binary)
+    fixed = (syn.Literal, syn.Items, syn.Pairs, syn.Unary, syn.Binary)
     changed = _changed(tree)
     return {
         name: found[0]

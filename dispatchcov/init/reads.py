@@ -19,7 +19,7 @@ def relevant(body: Block) -> set[str]:
             case syn.If():
                 found |= set(names(part.test))
             case syn.Return(value=value) if value is not None:
-                found |= set(names(value.of if isinstance(value, syn.Call) else value))
+                found |= set(names(value.of if isinstance(value, syn.Call) and not _gets(value.of) else value))
             case syn.Do(value=syn.Call(of=of)):
                 found |= set(names(of))
             case syn.Assign(value=syn.Choice(test=test)):
@@ -31,6 +31,11 @@ def relevant(body: Block) -> set[str]:
             if isinstance(part, syn.Assign) and syn.last(part.target) in found:
                 found |= set(names(part.value))
     return found
+
+
+def _gets(node: syn.Node) -> bool:
+    """Is ``node`` the method that looks a key up?"""
+    return isinstance(node, syn.Attribute) and node.name == "get"
 
 
 def names(node: syn.Node) -> Iterator[str]:

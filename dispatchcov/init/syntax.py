@@ -98,6 +98,14 @@ class Items(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs(Node):
+    """A dictionary."""
+
+    keys: tuple[Syntax, ...]
+    values: tuple[Syntax, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Text(Node):
     """A string put together from pieces, as ``f"gemm_{dtype}"``."""
 
@@ -110,7 +118,20 @@ class Other(Node):
 
 
 Syntax: TypeAlias = (
-    Name | Literal | Attribute | Index | Call | Unary | Binary | Comparison | Logic | Choice | Items | Text | Other
+    Name
+    | Literal
+    | Attribute
+    | Index
+    | Call
+    | Unary
+    | Binary
+    | Comparison
+    | Logic
+    | Choice
+    | Items
+    | Pairs
+    | Text
+    | Other
 )
 
 

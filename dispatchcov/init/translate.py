@@ -123,7 +123,7 @@ class Translator:
         item = self.value(left, env)
         listed = right if syn.dotted(right) in env else self.names.constant(right) or right
         match listed:
-            case syn.Items(items=items) if items:
+            case syn.Items(items=items) | syn.Pairs(keys=items) if items:
                 values = [self.value(part, env) for part in items]
             case syn.Call(of=syn.Name(id="range"), args=[_] | [_, _]):
                 ends = [self.value(part, env) for part in listed.args]

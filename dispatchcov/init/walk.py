@@ -12,6 +12,7 @@ from dispatchcov import expr as ex
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.endings import Endings, Way
 from dispatchcov.init.fold import joined, negated
+from dispatchcov.init.lookup import looked_up
 from dispatchcov.init.names import Bound, Locals
 from dispatchcov.init.reads import relevant
 from dispatchcov.init.syntax import Block
@@ -53,14 +54,13 @@ class Walker(Endings):
             if not frame.block:
                 return self._rest(frame.parent, frame.after(env), calls)
             head, frame = frame.block[0], replace(frame, block=frame.block[1:])
+            if (chain := self._chain(head, env)) is not None:
+                frame = _Frame((chain,), frame)
+                continue
             match head:
-                case syn.Assign(value=syn.Choice()) if syn.last(head.target) in self.relevant:
-                    frame = _Frame((_choice(head),), frame)
                 case syn.Assign() if syn.last(head.target) in self.relevant:
                     bound = self.translator.bound(head.target, head.value, env, head.type)
                     env = {**env, head.target: bound}
-                case syn.Return(value=syn.Choice()):
-                    frame = _Frame((_choice(head),), frame)
                 case syn.If():
                     if not (self._idle(head.body) and self._idle(head.orelse)):
                         return self._fork(head, frame, env, calls)
@@ -82,6 +82,14 @@ class Walker(Endings):
                 case syn.Break():
                     frame, env = _left_scope(frame, env)
         return self._rest(None, env, calls)
+
+    def _chain(self, head: syn.Statement, env: Locals) -> syn.If | None:
+        """``head`` as an ``if``, where its value is a choice or is looked up."""
+        if not isinstance(head, syn.Return | syn.Assign):
+            return None
+        if isinstance(head, syn.Assign) and syn.last(head.target) not in self.relevant:
+            return None
+        return _choice(head) if isinstance(head.value, syn.Choice) else looked_up(head, self.translator, env)
 
     def _rest(self, frame: _Frame | None, env: Locals, calls: tuple[str, ...]) -> list[Way]:
         """The ways on from the end of a block; what two branches have in common is followed once."""

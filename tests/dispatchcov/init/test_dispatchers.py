@@ -14,7 +14,38 @@ from dispatchcov.init.render import render
 from dispatchcov.loading.load import parse_table
 from dispatchcov.table import Table
 
+HEAD = """
+KERNELS = {"half": "gemm_half", "float": "gemm_float"}
+BY_DTYPE_AND_BIAS = {("half", True): "half_bias", ("half", False): "half", ("float", False): "float"}
+"""
 PYTHON = {
+    "dictionary": """
+    if M == 0:
+        return "empty"
+    key = "half" if dtype == "half" and M <= 64 else "float"
+    return KERNELS[key]
+""",
+    "dictionary without the key": """
+    if M == 0:
+        return "empty"
+    try_first = KERNELS[dtype]
+    if N > 99 and try_first == "gemm_half":
+        return "wide_half"
+    return try_first
+""",
+    "dictionary of tuples": """
+    chosen = BY_DTYPE_AND_BIAS.get((dtype, bias), "slow")
+    if M == 0:
+        return "empty"
+    return chosen
+""",
+    "checked dictionary": """
+    if dtype not in KERNELS:
+        raise ValueError(dtype)
+    if M < 3:
+        return "few"
+    return {"half": "a", "float": "b"}.get(dtype) if bias else KERNELS[dtype]
+""",
     "tiles": """
     if M <= 0 or K % 2:
         raise ValueError("shape")
@@ -92,12 +123,15 @@ PYTHON = {
 def chosen(table: Table, facts: dict[str, Any]) -> str:
     """The kernel of ``table``, with the facts that its name has in braces written out."""
     known = {name: facts[name] for name in table.names}
+    for variable in table.variables:
+        if variable.type == "enum" and known[variable.name] not in variable.values:
+            known[variable.name] = "other"
     return table.decide(**known).kernel.format(**facts)
 
 
 @pytest.mark.parametrize("body", PYTHON.values(), ids=PYTHON)
 def test_a_table_decides_as_the_dispatcher_does(body: str, tmp_path: Path) -> None:
-    text = f"def pick(M, N, K, dtype, bias):{body}"
+    text = f"{HEAD}def pick(M, N, K, dtype, bias):{body}"
     (tmp_path / "pick.py").write_text(text)
     draft = init.draft(f"{tmp_path}/pick.py:pick")
     assert draft.left == ()
@@ -111,11 +145,11 @@ def test_a_table_decides_as_the_dispatcher_does(body: str, tmp_path: Path) -> No
     for _ in range(1500):
         facts: dict[str, Any] = {name: draw.choice([draw.randint(0, 20), draw.randint(0, 300)]) for name in "MNK"}
         facts |= {"N": draw.choice([facts["N"], 80, 86, 90, 128, 256]), "bias": draw.random() < 0.5}
-        facts["dtype"] = draw.choice(["half", "other"])
+        facts["dtype"] = draw.choice(["half", "float", "other"])
         try:
             expected = space["pick"](**facts)
-        except ValueError:
-            expected = "raise ValueError"
+        except (KeyError, ValueError) as error:
+            expected = f"raise {type(error).__name__}"
         made = re.sub(r'^launch\("(\w+)", (\d+)\)', r"\1(\2)", chosen(table, facts))
         assert made == expected, (facts, shown)
         seen.add(expected)
@@ -164,6 +198,21 @@ def test_one_function_called_with_other_constants_is_several_kernels(file: str, 
     (tmp_path / file).write_text(CALLS[file])
     draft = init.draft(f"{tmp_path / file}:pick")
     assert [rule.kernel for rule in draft.rules] == KERNELS[file]
+
+
+def test_a_key_that_was_checked_before_needs_no_rule_for_a_missing_one(tmp_path: Path) -> None:
+    text = f"{HEAD}def pick(M, dtype):\n    {{}}if M == 0: return 'empty'\n    return KERNELS[dtype]\n"
+    for check, last in (("if dtype not in KERNELS: raise ValueError()\n    ", "gemm_float"), ("", "raise KeyError")):
+        (tmp_path / "pick.py").write_text(text.replace("{}", check))
+        assert init.draft(f"{tmp_path}/pick.py:pick").rules[-1].kernel == last
+
+
+def test_a_dictionary_that_is_changed_is_not_read(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}KERNELS['new'] = 'new'\ndef pick(M, dtype):\n    if M == 0: return 'empty'\n    return KERNELS[dtype]\n"
+    )
+    (tmp_path / "pick.py").write_text(text)
+    assert [rule.kernel for rule in init.draft(f"{tmp_path}/pick.py:pick").rules] == ["empty", "KERNELS[dtype]"]
 
 
 def test_what_a_pattern_captures_is_known_only_where_it_matched(tmp_path: Path) -> None:
