@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dispatchcov.init import cpp_macros
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.cpp_expr import ASSIGNING
@@ -98,8 +99,32 @@ class Body(Simple):
             self.skip(end)
         elif token.text in ("return", "co_return", "throw", "break"):
             yield self.leave(token.text)
+        elif cpp_macros.RUNS.match(token.text) and (at := self.lambda_of(self.at + 1)):
+            yield from self.macro(at)
         else:
             yield from self.plain()
+
+    def lambda_of(self, at: int) -> int:
+        """Where the lambda begins that is the last argument between the parentheses at token ``at``; 0 without one."""
+        close = self.source.partner.get(at)
+        found, at = 0, at + 1
+        while close is not None and at < close:
+            if self.tokens[at].text == "[" and self.tokens[at - 1].text == ",":
+                found = at
+            at = self.source.partner.get(at, at) + 1
+        return found
+
+    def macro(self, at: int) -> Iterator[syn.Statement]:
+        start, end = self.at, self.source.partner[self.at + 1]
+        text = f"{self.source.text(start, at).rstrip(' ,')})"
+        brace = self.found("{", at, end)
+        if brace is None or self.source.partner.get(brace) != end - 1:
+            raise NotReadError
+        self.at = brace + 1
+        body = self.block(end - 1)
+        self.at = end + 1
+        self.take(";")
+        yield from cpp_macros.run(self.tokens[start].line, text, self.tokens[start].text, body)
 
     # --- control ----------------------------------------------------------------------------------------------------
 
