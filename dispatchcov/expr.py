@@ -35,7 +35,9 @@ from dispatchcov.expr_nodes import (
     children,
     divisions,
     join,
+    linear,
     may_divide_by_zero,
+    multiplies,
     names,
     negate,
     rebuild,
@@ -48,8 +50,8 @@ from dispatchcov.expr_parse import INT_LIMIT, LANGUAGE, MAX_DEPTH, MAX_TEXT, par
 __all__ = [
     "FUNCTIONS", "INT_LIMIT", "LANGUAGE", "MAX_DEPTH", "MAX_FACT", "MAX_TEXT", "NAME", "OPERATORS", "RELATIONS",
     "And", "Bin", "Call", "Compare", "Const", "Expr", "Facts", "In", "Neg", "Not", "Or", "Value", "Var",
-    "check_divisors", "check_type", "children", "divisions", "evaluate", "join", "may_divide_by_zero", "names",
-    "negate", "parse", "rebuild", "size", "substitute", "to_python", "to_text", "walk",
+    "check_divisors", "check_type", "children", "divisions", "evaluate", "join", "linear", "may_divide_by_zero",
+    "multiplies", "names", "negate", "parse", "rebuild", "size", "substitute", "to_python", "to_text", "walk",
 ]  # fmt: skip
 
 

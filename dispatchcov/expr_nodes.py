@@ -187,3 +187,15 @@ def divisions(expr: Expr) -> Iterator[tuple[Expr, Expr]]:
 def may_divide_by_zero(tree: Expr) -> bool:
     """Does ``tree`` divide by something that is not a constant?"""
     return any(names(divisor) for _, divisor in divisions(tree))
+
+
+def multiplies(tree: Expr) -> bool:
+    """Are variables multiplied with one another?"""
+    return any(
+        names(node.left) and names(node.right) for node in walk(tree) if isinstance(node, Bin) and node.op == "*"
+    )
+
+
+def linear(tree: Expr) -> bool:
+    """Are there no products of variables and no divisions by one?"""
+    return not may_divide_by_zero(tree) and not multiplies(tree)

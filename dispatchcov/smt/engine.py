@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
+from dispatchcov import expr as ex
 from dispatchcov.expr import Value
 from dispatchcov.smt.encoding import Encoding
 from dispatchcov.smt.solver import Build, Descent, Portfolio, Way
-from dispatchcov.smt.terms import Range, bounds, linear
+from dispatchcov.smt.terms import Range, bounds
 from dispatchcov.space.domain import size
 from dispatchcov.space.found import Found
 from dispatchcov.table import Predicate, Table
@@ -62,7 +63,7 @@ class Smt:
         or for those up to :data:`TRIED`.
         """
         unbounded = self._encoding(None)
-        if all(linear(predicate.expr) for predicate in predicates):
+        if all(ex.linear(predicate.expr) for predicate in predicates):
             return [(unbounded, "Solver")]
         ranges = {name: found for name in names if (found := self._range(name)) is not None}
         tried = {name: (-TRIED, TRIED) for name in names if name not in ranges}

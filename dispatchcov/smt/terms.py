@@ -140,16 +140,6 @@ class Terms:
         return self.z3.If(b > 0, a % b, -((-a) % (-b)))
 
 
-def linear(tree: ex.Expr) -> bool:
-    """Are there no products of variables and no divisions by one?"""
-    for node in ex.walk(tree):
-        match node:
-            case ex.Bin(op="*", left=left, right=right):
-                if ex.names(left) and ex.names(right):
-                    return False
-    return not ex.may_divide_by_zero(tree)
-
-
 def bounds(tree: ex.Expr, ranges: Mapping[str, Range]) -> tuple[Range, int]:
     """The least and the greatest value that ``tree`` may have, and the largest magnitude of anything inside it."""
     match tree:

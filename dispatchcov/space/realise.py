@@ -6,9 +6,11 @@ that the opaque predicates name and steps of powers of two, each in the class to
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +20,7 @@ from dispatchcov.space.boxes import Axis, Boxes, state, union
 from dispatchcov.space.cases import Cases
 from dispatchcov.space.domain import bits, rank, size
 from dispatchcov.space.found import Found
+from dispatchcov.space.intervals import Intervals
 from dispatchcov.table import Predicate, Variable
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class Realiser:
         self.solving = solving and available()
         self._solver: BoxSolver | None = None
         self.cases = Cases(boxes)
+        self.intervals = Intervals(boxes)
         self.doubted: set[int] = set()
         self._exact: dict[int, Found | None] = {}
         self._any: dict[int, Found | None] = {}
@@ -72,14 +76,34 @@ class Realiser:
         return found
 
     def _told(self, box: int, demanded: list[Predicate], smallest: bool) -> Found | None:
-        found = self.cases.smallest(box, demanded)
-        if found is not None or not self.solving:
-            return found
+        """What is known of ``box``, of each of ``demanded`` together with those that share variables with it."""
+        told = Found(self.boxes.point(box).facts)
+        for part in _connected(demanded):
+            found = self._told_of(box, part, smallest)
+            if found is None or found.facts is None or told.facts is None:
+                return found
+            told = Found(
+                {**told.facts, **{name: found.facts[name] for name in _read(part)}}, reason=told.reason or found.reason
+            )
+        return replace(told, key=size(self.boxes.table.variables, told.facts or {}))
+
+    def _told_of(self, box: int, demanded: list[Predicate], smallest: bool) -> Found | None:
+        """What is known of ``box``: case by case, else by intervals where numbers are multiplied, else by z3."""
+        ways = [self.cases.smallest]
+        by_intervals = functools.partial(self.intervals.smallest, any=not smallest)
+        if not self.solving:
+            ways.append(by_intervals)
+        else:
+            solve = functools.partial(self._solve, any=not smallest)
+            ways += [by_intervals, solve] if any(ex.multiplies(p.expr) for p in demanded) else [solve, by_intervals]
+        return next((found for way in ways if (found := way(box, demanded)) is not None), None)
+
+    def _solve(self, box: int, demanded: list[Predicate], *, any: bool) -> Found | None:
         if self._solver is None:
             from dispatchcov.smt.boxes import BoxSolver
 
             self._solver = BoxSolver(self.boxes)
-        return self._solver.smallest(box, demanded, any=not smallest)
+        return self._solver.smallest(box, demanded, any=any)
 
     def _for_all(self, box: int, known: dict[int, Found | None], find: Callable[[int], Found | None]) -> Found | None:
         """What ``find`` says of ``box``, asked once for all boxes that differ only in variables that do not matter."""
@@ -179,6 +203,16 @@ def _seeds(variable: Variable, smallest: list[int], opaque: list[Predicate]) -> 
     for power in range(width):
         for value in smallest[: POOL // width]:
             yield from (value + (step << power), value - (step << power))
+
+
+def _connected(predicates: list[Predicate]) -> list[list[Predicate]]:
+    """``predicates`` in groups that share no variable: what is smallest for each is smallest for all together."""
+    groups: list[list[Predicate]] = []
+    for predicate in predicates:
+        sharing = [group for group in groups if _read(group) & predicate.reads]
+        groups = [group for group in groups if group not in sharing]
+        groups.append([*itertools.chain(*sharing), predicate])
+    return groups
 
 
 def _read(predicates: list[Predicate]) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from dispatchcov import parse_table
 from dispatchcov.formula import Leaf
 from dispatchcov.regions import Space
-from dispatchcov.space import cases
+from dispatchcov.space import cases, intervals
 from dispatchcov.table import Table
 
 
@@ -17,6 +17,11 @@ def table(variables: str, *guards: str) -> Table:
     whens = [f'when = "{guard}"' if guard else "" for guard in guards]
     rules = "".join(f"[[rule]]\nname = 'r{i}'\nkernel = 'k'\n{when}\n" for i, when in enumerate(whens))
     return parse_table(f"[table]\nop = 'x::y'\n[variables]\n{variables}\n[[kernel]]\nname = 'k'\n{rules}")
+
+
+@pytest.fixture(autouse=True)
+def case_by_case_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "MOST_UNKNOWN", 0)
 
 
 OPEN = "N = { type = 'int', min = 1 }\nK = { type = 'int', min = 1 }"
