@@ -2,8 +2,9 @@
 
 Exact wherever each predicate reads one variable, and no input is enumerated: the values of each variable fall into
 classes (:mod:`dispatchcov.space.domain`), inputs into boxes of classes (:mod:`dispatchcov.space.boxes`). Predicates
-over several variables are taken as free: what is unreachable even so is proved to be; what is feasible has been
-evaluated with a real input; the rest is ``unknown``.
+over several variables are taken as free: what is unreachable even so is proved to be; of the rest a real input is
+looked for (:mod:`dispatchcov.space.realise`: case by case, by intervals, by z3), or the proof that there is none; what
+is neither is ``unknown``.
 """
 
 from __future__ import annotations
