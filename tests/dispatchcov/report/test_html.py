@@ -319,7 +319,6 @@ def test_option_and_command_write_the_same_page(pytester: pytest.Pytester, monke
     written = re.compile(r"written [\d: -]+ UTC")
     first, second = (written.sub("", Path(name, "index.html").read_text()) for name in ("out", "other"))
     assert first == second
-    assert cli.main(["html", "-q"]) == 2
-    assert not Path("dispatchcov-html").exists()
-    assert cli.main(["html"]) == 2
-    assert Path("dispatchcov-html", "index.html").exists()
+    for quiet in ([], ["-q"]):
+        assert cli.main(["html", *quiet]) == 2
+        Path("dispatchcov-html", "index.html").unlink()  # it was written
