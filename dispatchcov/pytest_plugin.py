@@ -4,9 +4,11 @@ or fixture asks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,7 +124,8 @@ def pytest_configure(config: pytest.Config) -> None:
     from dispatchcov.plugin import session as work
 
     try:
-        session = work.session_for(config.rootpath, given, worker=hasattr(config, "workerinput"))
+        folder, worker = _configured(config), hasattr(config, "workerinput")
+        session = work.session_for(config.rootpath, given, worker=worker, folder=folder)
     except DispatchcovError as error:
         raise pytest.UsageError(str(error)) from None
     if session is None:
@@ -134,12 +137,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _mentioned(config: pytest.Config) -> bool:
     """Do pyproject.toml or the environment speak of us? Most projects' do not, and are spared the imports."""
-    if any(name.startswith("DISPATCHCOV_") for name in os.environ):
-        return True
-    try:
-        return OUR_TABLE.search((config.rootpath / "pyproject.toml").read_text(encoding="utf-8")) is not None
-    except (OSError, UnicodeDecodeError):
-        return False
+    return _configured(config) is not None or any(name.startswith("DISPATCHCOV_") for name in os.environ)
+
+
+def _configured(config: pytest.Config) -> Path | None:
+    """The folder whose pyproject.toml has our table: pytest's root, or one below it where pytest was started."""
+    here, root = config.invocation_params.dir, config.rootpath
+    for folder in (here, *here.parents) if root in (here, *here.parents) else (root,):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if OUR_TABLE.search((folder / "pyproject.toml").read_text(encoding="utf-8")):
+                return folder
+        if folder == root:
+            break
+    return None
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -51,6 +51,7 @@ def regions(options: argparse.Namespace) -> int:
                     "settled": [table.predicates[index].text if index >= 0 else None for index in region.settled],
                     "state": region.state,
                     "witness": region.witness,
+                    "reason": region.answer.reason,
                     "size": _size(size(region)),
                     "splits": [_split(table, split) for split in region.splits],
                 }
@@ -64,6 +65,7 @@ def regions(options: argparse.Namespace) -> int:
         witness = show(region.witness) if region.witness is not None else f"no input known ({region.state})"
         extent = size(region)
         lines.append(f"{region.index:4}  {region.name}\n      {witness}")
+        lines += [f"      {region.answer.reason}"] if region.answer.reason else []
         lines += [f"      {extent.label}"] if extent else []
         lines += [f"      split {line}" for split in region.splits for line in _sides(table, split)]
     return write(options.output, "\n".join([*lines, *(f"note: {note}" for note in space.notes)]))

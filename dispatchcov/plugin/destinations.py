@@ -81,5 +81,7 @@ def writable(path: str, option: str, *, folder: bool = False) -> None:
         raise UsageError(f"{option}: expected a folder to write {path} into, got none")
     if path and not folder and os.path.isdir(path):
         raise UsageError(f"{option}: expected a file to write to, got the folder {path}")
+    if path and not os.access(path if os.path.exists(path) else os.path.dirname(os.path.abspath(path)), os.W_OK):
+        raise UsageError(f"{option}: expected a place that can be written to, got {path}, where that is not allowed")
     if path and folder and os.path.exists(path) and not os.path.isdir(path):
         raise UsageError(f"{option}: expected a folder to write to, got the file {path}")

@@ -49,8 +49,12 @@ def report_type(value: str) -> tuple[str, str]:
     raise UsageError(f"--dispatch-report: unknown type {kind!r}; {known(kind, tuple(REPORTS))}")
 
 
-def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: bool) -> Session | None:
+def session_for(
+    root: os.PathLike[str], given: Mapping[str, Any], *, worker: bool, folder: os.PathLike[str] | None = None
+) -> Session | None:
     """The session that options, configuration and environment ask for, started; None if they ask for none.
+
+    The configuration is that of ``folder``, if it is not that of ``root``, to which tests are named relative.
 
     Where another run records, ``dispatchcov run`` or a test that started this pytest, it records for that run and
     judges nothing itself; started by a test, what it leaves out does not make that run partial. One that is asked for a
@@ -59,12 +63,13 @@ def session_for(root: os.PathLike[str], given: Mapping[str, Any], *, worker: boo
     other, in_test = bool(os.environ.get(config.RUN)) and not worker, "PYTEST_CURRENT_TEST" in os.environ
     apart = (config.RUN, config.DATA, config.TABLE) if other and in_test else ()
     environment = {name: value for name, value in os.environ.items() if name not in apart}
-    settings = config.read(root, given, environment, "--dispatch-")
+    folder = folder or root
+    settings = config.read(folder, given, environment, "--dispatch-")
     asked = config.asks(settings) or any(value is not None for value in given.values())
     if not asked and not os.environ.get(config.RUN):
         return None
     if not asked:
-        settings = config.read(root, given)
+        settings = config.read(folder, given)
     elif apart and os.path.abspath(settings.data) == os.environ.get(config.DATA):
         raise UsageError(
             f"pytest inside a test of a recorded run: expected a --dispatch-data of its own, got {settings.data}, "

@@ -16,11 +16,12 @@ from dispatchcov.smt.solver import Build, Descent, Portfolio, Way
 from dispatchcov.smt.terms import Range, bounds
 from dispatchcov.space.domain import size
 from dispatchcov.space.found import Found
+from dispatchcov.space.variants import Effort
 from dispatchcov.table import Predicate, Table
 
 WIDEST = 96
 TRIED = 1 << 16
-MOST_UNKNOWN = 60
+MOST_UNKNOWN = 12
 
 
 class Smt:
@@ -28,7 +29,7 @@ class Smt:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.unknown = 0
+        self.effort = Effort.of(table)
         self._encodings: dict[tuple[int | None, tuple[str, ...]], Encoding] = {}
         self._orders: dict[tuple[Way, ...], list[Way]] = {}
 
@@ -39,7 +40,7 @@ class Smt:
         ``build`` makes of ``predicates``; ``any`` takes the first that is met.
         """
         texts = ", ".join(predicate.text for predicate in predicates if len(predicate.reads) > 1)
-        if self.unknown >= MOST_UNKNOWN:
+        if self.effort.unknown >= MOST_UNKNOWN:
             return Found(None, None, f"the solver's effort for this table is spent: {texts}")
         ways = self._ways(names, predicates)
         portfolio = Portfolio(self._orders.setdefault(tuple(ways), ways), names, build)
@@ -47,13 +48,13 @@ class Smt:
         if result == "unsat":
             return Found(None)
         if result == "unknown":
-            self.unknown += 1
+            self.effort.unknown += 1
             return Found(None, None, f"the solver could not tell in the effort it has: {texts}")
         facts, reason = portfolio.values, ""
         if not any:
             descent = Descent(portfolio)
             facts = descent.run()
-            self.unknown += descent.doubts
+            self.effort.unknown += descent.doubts
             reason = f"a smaller input may exist: the solver could not tell, {texts}" if descent.doubts else ""
         variables = [variable for variable in self.table.variables if variable.name in facts]
         return Found(facts, size(variables, facts), reason)

@@ -2,8 +2,8 @@
 
 What is left of a box are sets of inputs, an interval of each integer. The set whose input nearest to zero is smallest
 is taken first: if that input has the outcomes wanted, nothing left is smaller. If not, the set is cut in two, and of
-each half is dropped what :mod:`.abstract` says has them nowhere. It gives up after :data:`STEPS` sets, and after
-:data:`MOST_UNKNOWN` questions of a table that it gave up.
+each half is dropped what :mod:`.abstract` says has them nowhere. It gives up after :data:`STEPS` sets,
+or earlier where it has looked at :data:`BUDGET` of them for the same table.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from dispatchcov.space.boxes import Axis, Boxes
 from dispatchcov.space.domain import Run, bits, rank, runs, size
 from dispatchcov.space.found import Found
 from dispatchcov.space.line import Line
+from dispatchcov.space.variants import Effort
 from dispatchcov.table import Predicate, Variable
 
 STEPS = 10_000
-FEW = 1_000  # where nothing is multiplied: sums and ratios that are not found soon never are
-MOST_UNKNOWN = 20
+BUDGET = 12_000
+FEW = 500  # where nothing is multiplied, as sums and ratios that are not found soon never are, and past the budget
 MAX_RUNS = 200
 Part: TypeAlias = tuple[Any, ...]
 """Least and greatest value of an integer, or the values of what is none, smallest first; empty if nothing is left."""
@@ -45,7 +46,7 @@ class Intervals:
     def __init__(self, boxes: Boxes) -> None:
         self.boxes = boxes
         self.types = {variable.name: _TYPES[variable.type] for variable in boxes.table.variables}
-        self.unknown = 0
+        self.effort = Effort.of(boxes.table)
         self._outcomes: dict[int, Callable[[Domains], int]] = {}
 
     def smallest(self, box: int, demanded: list[Predicate], *, any: bool = False) -> Found | None:
@@ -55,16 +56,16 @@ class Intervals:
         read = {name for predicate in demanded for name in predicate.reads}
         axes = [axis for axis in self.boxes.axes if axis.variable.name in read]
         lines = {axis.variable.name: self._line(axis, box) for axis in axes if axis.variable.type == "int"}
-        if self.unknown >= MOST_UNKNOWN or sum(len(line.runs) for line in lines.values()) > MAX_RUNS:
+        if sum(len(line.runs) for line in lines.values()) > MAX_RUNS:
             return None
         start = {axis.variable.name: self._part(axis, box, lines) for axis in axes}
         descent = _Descent([axis.variable for axis in axes], lines, [self._demand(box, p) for p in demanded])
-        steps = STEPS if builtins.any(ex.multiplies(predicate.expr) for predicate in demanded) else FEW
+        large = self.effort.steps < BUDGET and builtins.any(ex.multiplies(predicate.expr) for predicate in demanded)
         values = None
         with contextlib.suppress(OverflowError):  # a number that is too large to be compared with one without end
-            values = descent.run(start, steps, any=any)
+            values = descent.run(start, STEPS if large else FEW, any=any)
+        self.effort.steps += descent.steps
         if not values:
-            self.unknown += values is None
             return None if values is None else Found(None)
         facts = self.boxes.point(box).facts | values
         return Found(facts, size(self.boxes.table.variables, facts))
@@ -96,6 +97,7 @@ class _Descent:
         self.variables = variables
         self.lines = lines
         self.demands = demands
+        self.steps = 0
         self.most: Bound = math.inf  # sum of magnitudes of an input that is known
 
     def run(self, start: Parts, steps: int, *, any: bool) -> dict[str, Value] | None:
@@ -103,7 +105,7 @@ class _Descent:
         number = itertools.count()
         self.most = self._known(start)
         queue = [(self._key(part), next(number), part) for part in self._trimmed(start)]
-        for _ in range(steps):
+        for self.steps in range(steps):
             if not queue:
                 return {}
             _, _, parts = heapq.heappop(queue)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dispatchcov import expr as ex
@@ -23,6 +24,20 @@ def once(table: Table, make: Callable[[Table], _T]) -> _T:
     if make not in kept:
         kept[make] = make(table)
     return kept[make]
+
+
+@dataclass
+class Effort:
+    """What a table and its variants have cost so far: ``steps`` of searches by intervals, ``unknown`` answers of z3."""
+
+    steps: int = 0
+    unknown: int = 0
+
+    @staticmethod
+    def of(table: Table) -> Effort:
+        """That of ``table``, which the variants made of it from now on share."""
+        effort: Effort = vars(table).setdefault("_effort", Effort())
+        return effort
 
 
 class Variant:

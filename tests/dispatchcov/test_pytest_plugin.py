@@ -471,3 +471,21 @@ def test_observing_without_a_gpu_says_so_and_runs_the_tests(project: pytest.Pyte
     result = run(project, "--dispatch-observe=torch", "--dispatch-report", test_scale=GREEN)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["note: observing with torch: no CUDA device, nothing was observed"])
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_settings_of_a_folder_below_the_root(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, inner: bool
+) -> None:
+    below = project.mkdir("below")
+    (below / "test_below.py").write_text(GREEN)
+    (below / "small.toml").write_text(SMALL)
+    project.makepyprojecttoml("[tool.pytest.ini_options]\n[tool.dispatchcov]\nrequire = ['no-such']\n")
+    if inner:
+        (below / "pyproject.toml").write_text("[tool.dispatchcov]\nreport = ['term']\nrequire = ['vec4']\n")
+    monkeypatch.chdir(below)
+    result = run(project)
+    if inner:  # the nearest holds, as `dispatchcov debug` says
+        result.stdout.fnmatch_lines(["*dispatch gate: passed*"])
+    else:
+        result.stdout.fnmatch_lines(["*unknown*no-such*"])

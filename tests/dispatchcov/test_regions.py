@@ -257,7 +257,8 @@ def test_a_condition_that_divides_by_zero_is_false() -> None:
 
 
 def test_notes_say_what_was_not_analysed_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "MOST_UNKNOWN", 0)
+    monkeypatch.setattr(intervals, "STEPS", 0)
+    monkeypatch.setattr(intervals, "FEW", 0)
     of = table("x = { type = 'int' }\ny = { type = 'int' }", "x * x <= 50 and x > 3", "x < y", "")
     space = Space(of, solving=False)
     assert space.notes == (

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from dispatchcov import store
+from dispatchcov.errors import UsageError
+from dispatchcov.plugin.destinations import writable
 from tests.dispatchcov.plugin_project import GREEN, project, run
 
 __all__ = ["project"]
@@ -117,3 +119,13 @@ def test_the_workload_of_a_project_is_recorded_where_its_settings_want_it(projec
         done = project.run(sys.executable, "-m", "dispatchcov.cli", *arguments)
         assert done.ret == 2
         assert sum(row.selected for row in store.load(project.path / "served").rows) == 1
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "there.jsonl"
+    there.write_text("kept")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    for path in (there, tmp_path / "new.jsonl"):
+        with pytest.raises(UsageError, match=r"--dispatch-trace: expected a place that can be written to, got .*jsonl"):
+            writable(str(path), "--dispatch-trace")
+    assert there.read_text() == "kept"

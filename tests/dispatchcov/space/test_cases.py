@@ -21,7 +21,8 @@ def table(variables: str, *guards: str) -> Table:
 
 @pytest.fixture(autouse=True)
 def case_by_case_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "MOST_UNKNOWN", 0)
+    monkeypatch.setattr(intervals, "STEPS", 0)
+    monkeypatch.setattr(intervals, "FEW", 0)
 
 
 OPEN = "N = { type = 'int', min = 1 }\nK = { type = 'int', min = 1 }"

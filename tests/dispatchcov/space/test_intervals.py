@@ -11,6 +11,7 @@ from dispatchcov.regions import Space
 from dispatchcov.space import cases, intervals
 from dispatchcov.space.domain import Run
 from dispatchcov.space.line import Line
+from dispatchcov.space.variants import Effort, Variant
 from dispatchcov.table import Table
 from tests.dispatchcov.random_tables import tables, tried
 from tests.dispatchcov.space.test_cases import table
@@ -61,6 +62,24 @@ def test_groups_that_share_no_variable_are_told_apart() -> None:
     of = table(OPEN, "a * b > 20480 and c * d > 20480", "")
     answer = Space(of, solving=False).answer([0])
     assert (answer.witness, answer.reason) == ({"a": 133, "b": 154, "c": 133, "d": 154}, "")
+
+
+def test_opposite_comparisons_of_the_same_contradict_each_other() -> None:
+    of = table(OPEN, "a < b * c", "a >= b * c", "a % b == c", "not (a % b != c)", "")
+    space = Space(of, solving=False)
+    assert [space.answer([rule]).state for rule in range(4)] == ["feasible", "feasible", "unreachable", "unreachable"]
+    assert Space(table(OPEN, "a * b == c and a * b != c", ""), solving=False).answer([0]).state == "unreachable"
+
+
+def test_a_table_has_a_budget_that_its_variants_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = table(OPEN, "a * b * c * d > 20480", "")
+    assert Space(of, solving=False).answer([0]).reason == ""
+    steps = Effort.of(of).steps
+    assert steps > 100
+    assert Effort.of(Variant(of).build()) is Effort.of(of)
+    monkeypatch.setattr(intervals, "BUDGET", steps)
+    monkeypatch.setattr(intervals, "FEW", 5)
+    assert Space(of, solving=False).answer([0]).reason
 
 
 def test_past_the_limit_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
