@@ -3,7 +3,7 @@
 What is left of a box are sets of inputs, an interval of each integer. The set whose input nearest to zero is smallest
 is taken first: if that input has the outcomes wanted, nothing left is smaller. If not, the set is cut in two, and of
 each half is dropped what :mod:`.abstract` says has them nowhere. It gives up after :data:`STEPS` sets,
-or earlier where it has looked at :data:`BUDGET` of them for the same table.
+or earlier where it has looked at :data:`BUDGET` of them in vain for the same table.
 """
 
 from __future__ import annotations
@@ -59,16 +59,28 @@ class Intervals:
         if sum(len(line.runs) for line in lines.values()) > MAX_RUNS:
             return None
         start = {axis.variable.name: self._part(axis, box, lines) for axis in axes}
-        descent = _Descent([axis.variable for axis in axes], lines, [self._demand(box, p) for p in demanded])
-        large = self.effort.steps < BUDGET and builtins.any(ex.multiplies(predicate.expr) for predicate in demanded)
-        values = None
-        with contextlib.suppress(OverflowError):  # a number that is too large to be compared with one without end
-            values = descent.run(start, STEPS if large else FEW, any=any)
-        self.effort.steps += descent.steps
+        demands = [self._demand(box, predicate) for predicate in demanded]
+        question = any, tuple((ex.to_text(p.expr), wanted) for p, wanted, _ in demands), tuple(start.items())
+        key = *question, tuple(tuple(line.runs) for line in lines.values())
+        if key not in self.effort.told:
+            self.effort.told[key] = self._search(axes, lines, demands, start, any=any)
+        values = self.effort.told[key]
         if not values:
             return None if values is None else Found(None)
         facts = self.boxes.point(box).facts | values
         return Found(facts, size(self.boxes.table.variables, facts))
+
+    def _search(
+        self, axes: list[Axis], lines: dict[str, Line], demands: list[Demand], start: Parts, *, any: bool
+    ) -> dict[str, Value] | None:
+        descent = _Descent([axis.variable for axis in axes], lines, demands)
+        large = self.effort.steps < BUDGET and builtins.any(ex.multiplies(p.expr) for p, _, _ in demands)
+        values = None
+        with contextlib.suppress(OverflowError):  # a number that is too large to be compared with one without end
+            values = descent.run(start, STEPS if large else FEW, any=any)
+        if values is None:
+            self.effort.steps += descent.steps
+        return values
 
     def _line(self, axis: Axis, box: int) -> Line:
         chosen = [axis.classes[place] for place in axis.chosen(box)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dispatchcov import expr as ex
@@ -28,10 +28,13 @@ def once(table: Table, make: Callable[[Table], _T]) -> _T:
 
 @dataclass
 class Effort:
-    """What a table and its variants have cost so far: ``steps`` of searches by intervals, ``unknown`` answers of z3."""
+    """What a table and its variants have cost so far: ``steps`` in vain of intervals, ``unknown`` answers of z3; and
+    what intervals have ``told`` of questions that they share.
+    """
 
     steps: int = 0
     unknown: int = 0
+    told: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(table: Table) -> Effort:
