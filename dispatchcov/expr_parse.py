@@ -135,6 +135,8 @@ class _Parser:
                 return Bin(BINARY[type(node.op)], left, right)
             case ast.BinOp(op=ast.Div()):
                 raise self.fail(node, "'/' gives a fraction; write '//' or '%'")
+            case ast.BinOp(op=ast.Pow()):
+                raise self.fail(node, "'**' is not in the language; write the number, as 2147483648 for 2**31")
             case ast.Compare():
                 return self.comparison(node, deeper)
             case ast.Call():

@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"run: cannot start {options.command[0]!r}: {error.strerror or error}") from None
     status = code if code >= 0 else 128 - code  # as a shell says that a signal ended it
     if not store.shards_beside(data) and not os.path.exists(data):
-        print(f"dispatchcov: {options.command[0]} recorded nothing: it loaded no dispatch table", file=sys.stderr)
+        why = f"it ended with status {status}" if status else "it loaded no dispatch table"
+        print(f"dispatchcov: {options.command[0]} recorded nothing: {why}", file=sys.stderr)
         return status or ERROR
     store.combine(data, remove=True)
     judged = _report(options, settings, options.format)

@@ -85,6 +85,7 @@ def _split(table: Table, split: Split) -> dict[str, object]:
 def _sides(table: Table, split: Split) -> Iterator[str]:
     for name, answer in (("true", split.true), ("false", split.false)):
         witness = show(answer.witness) if answer.witness is not None else answer.state
+        witness += f" ({answer.reason})" if answer.reason else ""
         yield f"{table.predicates[split.predicate].text} {name}: {witness}"
 
 

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 from dispatchcov import expr as ex
 from dispatchcov.expr import Value
+from dispatchcov.space import boxes
 
-FALSE, TRUE, UNDEFINED = 1, 2, 4
+FALSE, TRUE, UNDEFINED = (1 << value for value in (boxes.FALSE, boxes.TRUE, boxes.UNDEFINED))
 Bound: TypeAlias = "int | float"
 Interval: TypeAlias = tuple[Bound, Bound, bool]
 """Least and greatest value (``-inf`` or ``inf``: no end; none at all if the first is greater), and whether some input
@@ -35,7 +36,7 @@ def truth(tree: ex.Expr, types: Mapping[str, str]) -> _Truth:
             return lambda domains: int(domains[tree.name])
         case ex.Not():
             inner = truth(tree.operand, types)
-            return lambda domains: _NOT[inner(domains)]
+            return lambda domains: NOT[inner(domains)]
         case ex.And() | ex.Or():
             return _sequence(
                 [truth(part, types) for part in tree.operands], stop=FALSE if isinstance(tree, ex.And) else TRUE
@@ -47,7 +48,8 @@ def truth(tree: ex.Expr, types: Mapping[str, str]) -> _Truth:
     raise TypeError(f"expected a predicate, got {ex.to_text(tree)!r}")
 
 
-_NOT = [(mask & UNDEFINED) | (mask & FALSE) << 1 | (mask & TRUE) >> 1 for mask in range(8)]
+NOT = [(mask & UNDEFINED) | (mask & FALSE) << 1 | (mask & TRUE) >> 1 for mask in range(8)]
+"""The outcomes of ``not x``, by those of ``x``."""
 
 
 def _sequence(parts: list[_Truth], stop: int) -> _Truth:
@@ -91,7 +93,7 @@ def _compared(tree: ex.Compare, types: Mapping[str, str]) -> _Truth:
             mask = UNDEFINED if len(known) < len(mine) + len(theirs) else 0
             mask |= TRUE if any(value in theirs for value in mine if value is not None) else 0
             mask |= FALSE if len(set(known)) > 1 else 0
-            return mask if equal else _NOT[mask]
+            return mask if equal else NOT[mask]
 
         return same
     a, b, relation = number(tree.left), number(tree.right), _RELATIONS[tree.op]
@@ -116,11 +118,11 @@ def _equal(a: Bound, b: Bound, c: Bound, d: Bound) -> int:
 
 _RELATIONS: dict[str, Callable[[Bound, Bound, Bound, Bound], int]] = {
     "<": _less,
-    ">=": lambda a, b, c, d: _NOT[_less(a, b, c, d)],
+    ">=": lambda a, b, c, d: NOT[_less(a, b, c, d)],
     ">": lambda a, b, c, d: _less(c, d, a, b),
-    "<=": lambda a, b, c, d: _NOT[_less(c, d, a, b)],
+    "<=": lambda a, b, c, d: NOT[_less(c, d, a, b)],
     "==": _equal,
-    "!=": lambda a, b, c, d: _NOT[_equal(a, b, c, d)],
+    "!=": lambda a, b, c, d: NOT[_equal(a, b, c, d)],
 }
 
 

@@ -130,6 +130,10 @@ class Boxes:
         part: int = box & (self.drop if other else self.keep)[index][value]
         return part if part & self.mask[index] else 0
 
+    def allowed(self, box: int, index: int) -> int:
+        """The outcomes that ``box`` leaves to predicate ``index``, a bit of each: ``1 << FALSE`` and so on."""
+        return sum(1 << value for value in (FALSE, TRUE, UNDEFINED) if self.narrow(box, index, value))
+
     def walk(self, formula: Formula, box: int) -> Iterator[tuple[int, bool, int]]:
         """``box`` cut by what short-circuit evaluation of ``formula`` reads: part, value, and the predicate read last.
 

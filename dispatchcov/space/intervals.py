@@ -20,7 +20,7 @@ from dispatchcov import expr as ex
 from dispatchcov.expr import MAX_FACT, Value
 from dispatchcov.space import abstract
 from dispatchcov.space.abstract import Bound, Domains
-from dispatchcov.space.boxes import Axis, Boxes
+from dispatchcov.space.boxes import Axis, Boxes, state
 from dispatchcov.space.domain import Run, bits, rank, runs, size
 from dispatchcov.space.found import Found
 from dispatchcov.space.line import Line
@@ -100,8 +100,7 @@ class Intervals:
         index = predicate.index
         if index not in self._outcomes:
             self._outcomes[index] = abstract.truth(predicate.expr, self.types)
-        allowed = (state for state in (0, 1, 2) if self.boxes.narrow(box, index, state))
-        return predicate, sum(1 << state for state in allowed), self._outcomes[index]
+        return predicate, self.boxes.allowed(box, index), self._outcomes[index]
 
 
 class _Descent:
@@ -153,14 +152,17 @@ class _Descent:
 
     def _fits(self, facts: dict[str, Value]) -> bool:
         for predicate, wanted, _ in self.demands:
-            true, undefined = bits([predicate], facts)
-            if not wanted & (4 if undefined else 2 if true else 1):
+            if not wanted >> state(*bits([predicate], facts), predicate.index) & 1:
                 return False
         return True
 
     def _possible(self, parts: Parts) -> bool:
         domains = {
-            name: (*part, False) if name in self.lines else _MASKS.get(part, 3) if type(part[0]) is bool else part
+            name: (*part, False)
+            if name in self.lines
+            else _MASKS.get(part, abstract.FALSE | abstract.TRUE)
+            if type(part[0]) is bool
+            else part
             for name, part in parts.items()
         }
         return all(wanted & outcomes(domains) for _, wanted, outcomes in self.demands)
@@ -172,16 +174,15 @@ class _Descent:
         if level is None:
             return math.inf
         facts = self._level(start, _least(level // 2, level, lambda n: self._fits(self._level(start, n))))
-        for name, line in self.lines.items():
-            value = int(facts[name])
-            if value > 0:
-                low = max(0, int(start[name][0])) if start[name][0] != -math.inf else 0
-
-                def lowered(n: int, name: str = name, line: Line = line, facts: dict[str, Value] = facts) -> bool:
-                    return self._fits({**facts, name: int(line.up(n))})
-
-                facts = {**facts, name: int(line.up(_least(low - 1, value, lowered)))}
+        for name in self.lines:
+            facts = self._lowered(facts, name)
         return sum(abs(int(facts[name])) for name in self.lines)
+
+    def _lowered(self, facts: dict[str, Value], name: str) -> dict[str, Value]:
+        """``facts`` with the least ``name``, not below zero, that is wanted, if what is larger is wanted, too."""
+        up = self.lines[name].up
+        least = _least(-1, int(facts[name]), lambda n: self._fits({**facts, name: int(up(n))}))
+        return {**facts, name: int(up(least)) if least >= 0 else least}
 
     def _level(self, parts: Parts, level: int) -> dict[str, Value]:
         """The values of ``parts`` nearest to ``level``, from below or above."""

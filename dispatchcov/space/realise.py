@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchcov import expr as ex
 from dispatchcov.expr import Value
-from dispatchcov.space.boxes import FALSE, TRUE, UNDEFINED, Axis, Boxes, state, union
+from dispatchcov.space import abstract
+from dispatchcov.space.boxes import Axis, Boxes, state, union
 from dispatchcov.space.cases import Cases
 from dispatchcov.space.domain import bits, rank, size
 from dispatchcov.space.found import Found
@@ -89,8 +90,10 @@ class Realiser:
         return replace(told, key=size(self.boxes.table.variables, told.facts or {}))
 
     def _told_of(self, box: int, demanded: list[Predicate], smallest: bool) -> Found | None:
-        """What is known of ``box``: case by case, else by intervals where numbers are multiplied, else by z3."""
-        if _contradictory(demanded, [self._allowed(box, predicate) for predicate in demanded]):
+        """What is known of ``box``: case by case; else by z3, then by intervals; where numbers are multiplied by
+        intervals first.
+        """
+        if _contradictory(demanded, [self.boxes.allowed(box, predicate.index) for predicate in demanded]):
             return Found(None)
         ways = [self.cases.smallest]
         by_intervals = functools.partial(self.intervals.smallest, any=not smallest)
@@ -100,10 +103,6 @@ class Realiser:
             solve = functools.partial(self._solve, any=not smallest)
             ways += [by_intervals, solve] if any(ex.multiplies(p.expr) for p in demanded) else [solve, by_intervals]
         return next((found for way in ways if (found := way(box, demanded)) is not None), None)
-
-    def _allowed(self, box: int, predicate: Predicate) -> int:
-        """The outcomes of ``predicate`` that ``box`` allows, as bits."""
-        return sum(1 << value for value in (FALSE, TRUE, UNDEFINED) if self.boxes.narrow(box, predicate.index, value))
 
     def _solve(self, box: int, demanded: list[Predicate], *, any: bool) -> Found | None:
         if self._solver is None:
@@ -215,13 +214,14 @@ def _seeds(variable: Variable, smallest: list[int], opaque: list[Predicate]) -> 
 def _contradictory(predicates: list[Predicate], allowed: list[int]) -> bool:
     """Do two of ``predicates`` compare the same by ``==`` and ``!=``, ``<`` and ``>=``, and want what cannot be?"""
     left: dict[str, int] = {}
+    anything = abstract.FALSE | abstract.TRUE | abstract.UNDEFINED
     for predicate, wanted in zip(predicates, allowed, strict=True):
         tree, opposite = predicate.expr, None
         if isinstance(tree, ex.Compare) and (opposite := OPPOSITES.get(tree.op)):
             tree = ex.Compare(opposite, tree.left, tree.right)
-        same = wanted if opposite is None else wanted & 4 | (wanted & 1) << 1 | (wanted & 2) >> 1
+        same = wanted if opposite is None else abstract.NOT[wanted]
         text = ex.to_text(tree)
-        left[text] = left.get(text, 7) & same
+        left[text] = left.get(text, anything) & same
     return 0 in left.values()
 
 

@@ -40,6 +40,30 @@ name = "ragged"
 rule = "scalar"
 where = "N % 4 != 0"
 """
+STATES = (
+    SMALL.replace("[[kernel]]", 'sm = { type = "int", values = [80, 120], hardware = true }\n[[kernel]]', 1)
+    + """
+[[partition]]
+name = "new"
+rule = "vec4"
+where = "sm >= 120"
+[[partition]]
+name = "never"
+rule = "scalar"
+where = "N == 7"
+illegal = true
+[[partition]]
+name = "nice"
+rule = "vec4"
+where = "N == 64"
+required = false
+[[waiver]]
+partition = "ragged"
+reason = "no such layer"
+expires = 2126-01-01
+"""
+)
+"""On sm 80 its partitions are elsewhere, illegal, optional and waived."""
 
 
 def row(table: Table, test: str = "t.py::test", **given: Any) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dispatchcov.cli import main
+from dispatchcov.space import intervals, realise
 from tests.dispatchcov.build import SMALL
 
 PROGRAM = """
@@ -54,7 +56,9 @@ def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(9) == 9
     assert run(4, options=("--append",)) == 0
     assert main(["run", "--", sys.executable, "-c", "pass"]) == 1
-    assert "recorded nothing" in capsys.readouterr().err
+    assert "recorded nothing: it loaded no dispatch table" in capsys.readouterr().err
+    assert main(["run", "--", sys.executable, "-c", "raise SystemExit(3)"]) == 3
+    assert "recorded nothing: it ended with status 3" in capsys.readouterr().err
     assert main(["run", "--", "no-such-command"]) == 1
     assert main(["run"]) == 1
     assert main(["run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]) == 137
@@ -237,6 +241,24 @@ def test_regions(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert [region["rule"] for region in document["regions"]] == ["vec4", "scalar", "scalar"]
     assert document["regions"][1]["settled"] == ["N % 4 == 0"]
+
+
+def test_regions_say_where_a_smaller_input_may_exist(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((realise, "available"), (intervals, "STEPS"), (intervals, "FEW")):
+        monkeypatch.setattr(module, name, 0 if name.isupper() else lambda: False)
+    open_table = Path("small.toml").read_text().replace("[[kernel]]", "K = { type = 'int', min = 1 }\n[[kernel]]", 1)
+    Path("open.toml").write_text(
+        open_table.replace('"N % 4 == 0 and', '"N * K > 5000 and').replace("N >= 1024", "N * K > 6000")
+    )
+    assert main(["regions", "open.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert "      a smaller input may exist: N * K > 5000 not analysed\n" in shown
+    assert re.search(r"split N \* K > 6000 true: N=.* \(a smaller input may exist: ", shown)
+    assert main(["regions", "open.toml", "--format", "json"]) == 0
+    reasons = {region["rule"]: region["reason"] for region in json.loads(capsys.readouterr().out)["regions"]}
+    assert reasons["vec4"] == "a smaller input may exist: N * K > 5000 not analysed"
 
 
 def test_debug(capsys: pytest.CaptureFixture[str]) -> None:

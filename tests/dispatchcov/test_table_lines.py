@@ -8,7 +8,7 @@ import pytest
 from dispatchcov.loading.load import load_table
 from dispatchcov.results import Results
 from dispatchcov.table_lines import Branch, FileLines, Line, files
-from tests.dispatchcov.build import SMALL, data, row
+from tests.dispatchcov.build import SMALL, STATES, data, row
 from tests.dispatchcov.test_places import OWN, line_of
 
 FACTS: dict[str, Any] = {"aligned": True, "dtype": "float16"}
@@ -86,31 +86,7 @@ def test_let_names_stand_where_the_guard_reads_them(here: Path) -> None:
 
 
 def test_what_does_not_count_is_spared(here: Path) -> None:
-    text = SMALL.replace("[[kernel]]", 'sm = { type = "int", values = [80, 120], hardware = true }\n[[kernel]]', 1)
-    text += """\
-[[partition]]
-name = "new"
-rule = "vec4"
-where = "sm >= 120"
-[[partition]]
-name = "dead"
-rule = "vec4"
-where = "N % 2 == 1"
-[[partition]]
-name = "never"
-rule = "scalar"
-where = "N == 7"
-illegal = true
-[[partition]]
-name = "nice"
-rule = "vec4"
-where = "N == 64"
-required = false
-[[waiver]]
-partition = "ragged"
-reason = "no such layer"
-expires = 2126-01-01
-"""
+    text = f"{STATES}[[partition]]\nname = 'dead'\nrule = 'vec4'\nwhere = 'N % 2 == 1'\n".replace("'", '"')
     (file,) = covered(here / "t.toml", text, {"N": 4, "sm": 80, **FACTS})
     states = {text.splitlines()[line].split('"')[1]: state for line, state in file.spared.items()}
     assert states == {

@@ -29,7 +29,7 @@ from dispatchcov.records import Data
 from dispatchcov.report import html as html_report
 from dispatchcov.report import html_data, render
 from dispatchcov.results import Results
-from tests.dispatchcov.build import SMALL, data, row
+from tests.dispatchcov.build import SMALL, STATES, data, row
 
 TABLE = parse_table(SMALL, source="small.toml")
 HALF = row(TABLE, N=4, aligned=True, dtype="float16", launched=1, machine="cpu, emulates sm_90")
@@ -135,29 +135,7 @@ def test_what_a_stranger_wrote_stays_text(text: str) -> None:
 
 
 def test_marks_of_what_is_stale_partial_waived_elsewhere_illegal_and_optional() -> None:
-    table = parse_table(
-        SMALL.replace("[[kernel]]", 'sm = { type = "int", values = [80, 120], hardware = true }\n[[kernel]]', 1)
-        + """
-[[partition]]
-name = "new"
-rule = "vec4"
-where = "sm >= 120"
-[[partition]]
-name = "never"
-rule = "scalar"
-where = "N == 7"
-illegal = true
-[[partition]]
-name = "nice"
-rule = "vec4"
-where = "N == 64"
-required = false
-[[waiver]]
-partition = "ragged"
-reason = "no such layer"
-expires = 2126-01-01
-"""
-    )
+    table = parse_table(STATES)
     hit = row(table, N=4, aligned=True, dtype="float16", sm=80)
     note = "demo::scale: the sources of ScaleVec4 have changed"
     verdict = Verdict((), (f"old.dispatchcov is stale, 3 decisions count for nothing: {note}",), partial=True)

@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dispatchcov.report import markdown
-from tests.dispatchcov.build import SMALL
+from tests.dispatchcov.build import SMALL, STATES
 from tests.dispatchcov.formats import FLOAT16, HOSTILE, NAMED, rendered
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -56,24 +56,7 @@ def test_passed_and_partial() -> None:
 
 
 def test_states_and_their_signs() -> None:
-    text = (
-        SMALL.replace("[[kernel]]", 'sm = { type = "int", values = [80, 120], hardware = true }\n[[kernel]]', 1)
-        + """
-[[partition]]
-name = "new"
-rule = "vec4"
-where = "sm >= 120"
-[[partition]]
-name = "never"
-rule = "vec4"
-where = "N == 4"
-illegal = true
-[[waiver]]
-partition = "ragged"
-reason = "no such layer"
-expires = 2126-01-01
-"""
-    )
+    text = STATES.replace('rule = "scalar"\nwhere = "N == 7"', 'rule = "vec4"\nwhere = "N == 4"')
     shown = {row[0]: row[2] for row in tables(html(rendered("markdown", text, {"N": 4, "sm": 80, **FLOAT16})))[1]}
     assert shown["new"] == "➖ elsewhere"
     assert shown["never"] == "❌ ILLEGAL"

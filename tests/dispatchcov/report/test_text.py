@@ -11,7 +11,7 @@ from dispatchcov.loading.load import parse_table
 from dispatchcov.records import Data
 from dispatchcov.report.text import near, render, totals_text, verdict_lines
 from dispatchcov.results import Results
-from tests.dispatchcov.build import SMALL, data, row
+from tests.dispatchcov.build import SMALL, STATES, data, row
 
 TABLE = parse_table(SMALL, source="small.toml")
 HALF = row(TABLE, N=4, aligned=True, dtype="float16", launched=1)
@@ -76,29 +76,7 @@ def test_without_what_is_missing() -> None:
 
 
 def test_elsewhere_waived_illegal_optional_and_apart() -> None:
-    table = parse_table(
-        SMALL.replace("[[kernel]]", 'sm = { type = "int", values = [80, 120], hardware = true }\n[[kernel]]', 1)
-        + """
-[[partition]]
-name = "new"
-rule = "vec4"
-where = "sm >= 120"
-[[partition]]
-name = "never"
-rule = "scalar"
-where = "N == 7"
-illegal = true
-[[partition]]
-name = "nice"
-rule = "vec4"
-where = "N == 64"
-required = false
-[[waiver]]
-partition = "ragged"
-reason = "no such layer"
-expires = 2126-01-01
-"""
-    )
+    table = parse_table(STATES)
     facts: dict[str, Any] = {"N": 4, "aligned": True, "sm": 80}
     rows = [row(table, dtype="float16", **facts), row(table, phase="setup", dtype="float32", **facts)]
     lines = {line.split("  ")[0]: line for line in text(data(table, *rows)).splitlines()}
