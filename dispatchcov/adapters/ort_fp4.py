@@ -68,8 +68,9 @@ def observe(of: Table, data: str) -> None:
     for module in ("onnxruntime", "onnx", "numpy"):
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"observing ONNX Runtime: {module} is not importable; expected onnxruntime-gpu and onnx")
-    import onnxruntime  # type: ignore[import-not-found, unused-ignore]
-    import torch
+    import torch  # before ONNX Runtime, which finds CUDA's libraries loaded then
+
+    import onnxruntime  # type: ignore[import-not-found, unused-ignore] # isort: skip
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         raise UsageError("observing ONNX Runtime: expected its CUDAExecutionProvider, got none")
@@ -95,7 +96,7 @@ def prepared(facts: Mapping[str, Value]) -> Callable[[], Any]:
     rows, columns, inner, block = (int(facts[name]) for name in ("M", "N", "K", "block_size"))
     kind = onnx.TensorProto.FLOAT16 if facts["dtype"] == "float16" else onnx.TensorProto.BFLOAT16
     node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
-    names = ["a", "weight", "scale", "scale_2", *(["b"] if facts["bias"] else [])]
+    names = ["a", "weight", "scale", "scale_2", *(["", "b"] if facts["bias"] else [])]  # "": no scale of the activations
     nodes = [
         node("Cast", ["A"], ["a"], to=kind),
         *([node("Cast", ["bias"], ["b"], to=kind)] if facts["bias"] else []),
