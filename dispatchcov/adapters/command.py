@@ -209,6 +209,9 @@ def main(operator: Operator, argv: Sequence[str] | None = None) -> int:
 
 
 def _main(operator: Operator, given: argparse.Namespace) -> int:
+    if given.observe and given.observe not in operator.kinds:
+        told = f"{given.observe} does not tell its kernels apart ({operator.table.source} says why)"
+        raise UsageError(f"{operator.table.op}: expected --observe={' or '.join(operator.kinds)}: {told}")
     status = 0
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # PyTorch's profiler would report each start and stop
     warnings.simplefilter("ignore")

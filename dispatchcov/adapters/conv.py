@@ -291,7 +291,7 @@ def operator() -> Operator:
         for dims in (1, 2, 3)
         for transposed in (False, True)
     }
-    return Operator(table(), convolution, facts, kernel, samples, draw, build)
+    return Operator(table(), convolution, facts, kernel, samples, draw, build, ("torch-operators",))
 
 
 if __name__ == "__main__":

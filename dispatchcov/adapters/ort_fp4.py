@@ -32,6 +32,7 @@ from dispatchcov.table import Table
 
 FOLDER = os.path.dirname(__file__)
 SHAPE = ("M", "N", "K", "block_size", "dtype", "bias")
+INPUTS = ("A", "B", "weight_scale", "weight_scale_2", "input_scale", "bias")  # of the operator, by its schema in 1.31.1
 MACHINE = "NVIDIA H200"
 
 
@@ -87,6 +88,12 @@ def observe(of: Table, data: str) -> None:
             recorder.outcome(name, "passed")
 
 
+def operands(bias: bool) -> list[str]:
+    """What a model gives the operator, in the order of its inputs; ``""`` for one that is left out."""
+    given = {"A": "a", "B": "weight", "weight_scale": "scale", "weight_scale_2": "scale_2"}
+    return [(given | {"bias": "b"}).get(name, "") for name in INPUTS] if bias else list(given.values())
+
+
 def prepared(facts: Mapping[str, Value]) -> Callable[[], Any]:
     """A call of the operator with the shape of ``facts``, ready to be made."""
     import numpy
@@ -96,11 +103,16 @@ def prepared(facts: Mapping[str, Value]) -> Callable[[], Any]:
     rows, columns, inner, block = (int(facts[name]) for name in ("M", "N", "K", "block_size"))
     kind = onnx.TensorProto.FLOAT16 if facts["dtype"] == "float16" else onnx.TensorProto.BFLOAT16
     node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
-    names = ["a", "weight", "scale", "scale_2", *(["", "b"] if facts["bias"] else [])]  # "": no scale of the activations
     nodes = [
         node("Cast", ["A"], ["a"], to=kind),
         *([node("Cast", ["bias"], ["b"], to=kind)] if facts["bias"] else []),
-        node("MatMulBlockQuantizedFp4Weight", names, ["y"], domain="com.microsoft", block_size=block),
+        node(
+            "MatMulBlockQuantizedFp4Weight",
+            operands(bool(facts["bias"])),
+            ["y"],
+            domain="com.microsoft",
+            block_size=block,
+        ),
         node("Cast", ["y"], ["Y"], to=onnx.TensorProto.FLOAT),
     ]
     inputs: dict[str, Any] = {

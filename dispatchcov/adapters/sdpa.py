@@ -30,7 +30,7 @@ from dispatchcov.loading.load import load_table
 from dispatchcov.table import Table
 
 BACKENDS = ("math", "flash", "efficient", "cudnn", "overrideable")
-NOTHING_FITS = ("No available kernel", "No viable backend")
+NOTHING_FITS = ("No available kernel", "No viable backend", "Invalid backend")
 SWITCHES = {"flash": "flash", "efficient": "mem_efficient", "cudnn": "cudnn", "math": "math"}
 
 

@@ -30,7 +30,7 @@ class Operator:
 
     ``samples`` are its names in PyTorch's list of operators, each with what turns a sample of it into arguments.
     ``draw`` makes a random call on a device, ``build`` one that has given facts; both raise :class:`UsageError` for
-    what can not be made there.
+    what can not be made there. ``kinds`` are the observers that can tell its kernels apart.
     """
 
     table: Table
@@ -40,6 +40,7 @@ class Operator:
     samples: Mapping[str, Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]]
     draw: Callable[[random.Random, str], Call]
     build: Callable[[Mapping[str, Value], str], Call]
+    kinds: tuple[str, ...] = ("torch-operators", "torch")
 
 
 def machine(device: str) -> str:

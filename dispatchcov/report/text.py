@@ -19,6 +19,7 @@ SHOWN = 12
 LISTED = 4
 WIDTH = 240
 OUTSIDE = ": kernels outside every launch: "
+UNMATCHED = ": kernels that no pattern matches: "
 WORDS = {
     "kernel": "another kernel ran",
     "contract": "contract violated",
@@ -213,14 +214,19 @@ def totals_text(totals: Totals) -> str:
 
 
 def _together(notes: Sequence[str]) -> Iterator[str]:
-    """``notes``, those on kernels outside every launch as one: a suite that launches kernels directly has many."""
-    outside = [note for note in notes if OUTSIDE in note]
-    yield from (note for note in notes if OUTSIDE not in note)
-    if len(outside) == 1:
-        yield from outside
-    elif outside:
-        tests = f"{len(outside)} tests, {outside[0].partition(OUTSIDE)[0]} and others"
-        yield f"{OUTSIDE.strip(': ')} ran in {tests} (the JSON and HTML reports list them)"
+    """``notes``, those of one kind on kernels that a test ran as one: a suite that calls a library has many."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for note in notes:
+        kind = next((kind for kind in (UNMATCHED, OUTSIDE) if kind in note), "")
+        if not kind:
+            yield note
+            continue
+        where, _, symbols = note.partition(kind)
+        test, between, op = where.rpartition(": ") if kind == UNMATCHED else (where, "", "")
+        kinds.setdefault(between + op + kind, []).append((test, symbols))
+    for kind, found in kinds.items():
+        who = f"{len(found)} tests, {found[0][0]} and others" if len(found) > 1 else found[0][0]
+        yield f"{who}{kind}{'; '.join(dict.fromkeys(symbols for _, symbols in found))}"
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:

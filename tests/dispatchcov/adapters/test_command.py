@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dispatchcov.adapters import command, sdpa
+from dispatchcov.adapters import command, conv, sdpa
 from dispatchcov.adapters.torch_operator import Call
 
 pytest.importorskip("torch")
@@ -69,6 +69,11 @@ def test_inputs_that_are_refused_are_left_out_with_the_reason(tmp_path: Path) ->
     counts = command.run(OPERATOR, iter([("bad", Call((one, one, one), {}))]), "cpu", "", str(tmp_path / "records"))
     assert (counts["run"], counts["left out"]) == (0, 1)
     assert "1 times: aten::scaled_dot_product_attention: expected dense tensors" in command._reasons(counts)
+
+
+def test_an_observer_that_can_not_tell_the_kernels_apart_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(conv.operator(), ["--samples", "--observe=torch"]) == 1
+    assert "expected --observe=torch-operators: torch does not tell its kernels apart" in capsys.readouterr().err
 
 
 def test_a_gpu_that_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,14 @@ def test_what_no_tensors_have_can_not_be_built(change: dict[str, Any], message: 
         conv.build(facts | change, "cpu")
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_one_pixel_can_be_laid_out_with_the_channels_last(dims: int) -> None:
+    one = (1,) * dims
+    facts = conv.facts(*arguments(1, 2, *one, weight=(2, 1, *one), groups=2)) | {"channels_last": True}
+    made = conv.build(facts, "cpu")
+    assert conv.facts(*made.arguments) == facts
+
+
 def test_an_input_without_a_batch_is_refused() -> None:
     call = arguments(1, 2, 8, 8, weight=(2, 2, 3, 3))
     with pytest.raises(FactsError, match=r"expected a dense input with batch .* got \(2, 8, 8\) and \(2, 2, 3, 3\)"):

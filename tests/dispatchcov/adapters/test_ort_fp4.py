@@ -63,6 +63,28 @@ def test_without_onnx_runtime_it_says_so(capsys: pytest.CaptureFixture[str]) -> 
     assert "onnxruntime is not importable; expected onnxruntime-gpu and onnx" in capsys.readouterr().err
 
 
+def test_the_bias_is_the_sixth_input_and_the_scale_of_the_activations_is_left_out() -> None:
+    assert ort_fp4.operands(False) == ["a", "weight", "scale", "scale_2"]
+    assert dict(zip(ort_fp4.INPUTS, ort_fp4.operands(True), strict=True)) == {
+        "A": "a",
+        "B": "weight",
+        "weight_scale": "scale",
+        "weight_scale_2": "scale_2",
+        "input_scale": "",
+        "bias": "b",
+    }
+
+
+@pytest.mark.parametrize("facts", [facts for _, facts, _ in ort_fp4.recorded()][:10])
+def test_the_model_of_each_shape_is_one_that_onnx_runtime_reads(facts: dict[str, object]) -> None:
+    torch = pytest.importorskip("torch")
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    if not torch.cuda.is_available() or "CUDAExecutionProvider" not in runtime.get_available_providers():
+        pytest.skip("needs onnxruntime-gpu and a CUDA GPU")
+    ort_fp4.prepared(facts)()  # type: ignore[arg-type]
+
+
 def test_a_table_that_can_not_be_read_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert ort_fp4.main(["--table", "no.toml"]) == 1
     assert "dispatchcov: " in capsys.readouterr().err

@@ -52,6 +52,17 @@ def test_the_witness_of_every_partition_of_the_cpu_goes_where_it_says() -> None:
     assert reaches(OPERATOR, other, "cpu") == "it needs sm_90"
 
 
+@pytest.mark.parametrize("said", ["Invalid backend", "No viable backend for scaled_dot_product_attention was found."])
+def test_no_backend_in_each_of_pytorchs_words_is_an_error_of_the_table(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> int:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(torch, "_fused_sdp_choice", refuse)
+    assert sdpa.kernel(*SQUARE) == "error"
+
+
 def tensors(*sizes: int, dtype: Any = torch.float32) -> Any:
     return torch.rand(sizes).to(dtype)
 

@@ -109,17 +109,23 @@ def test_totals(totals: Totals, shown: str) -> None:
     assert totals_text(totals) == shown
 
 
-def test_notes_on_kernels_outside_every_launch_stand_together() -> None:
-    notes = [f"t.py::test_{i}: kernels outside every launch: void fill<{i}>()" for i in range(30)]
+@pytest.mark.parametrize("kind", ["kernels outside every launch", "lib::op: kernels that no pattern matches"])
+def test_notes_of_one_kind_on_kernels_stand_together(kind: str) -> None:
+    notes = [f"t.py::test_{i}: {kind}: void fill<{i % 2}>()" for i in range(30)]
     lines = list(verdict_lines(Verdict((), (*notes[:1], "first", *notes[1:], "second" * 100))))
-    told = "kernels outside every launch ran in 30 tests, t.py::test_0 and others (the JSON and HTML reports list them)"
     assert lines == [
         "note: first",
         f"note: {('second' * 100)[:236]} ...",
-        f"note: {told}",
+        f"note: 30 tests, t.py::test_0 and others: {kind}: void fill<0>(); void fill<1>()",
         "dispatch gate: passed",
     ]
     assert next(verdict_lines(Verdict((), tuple(notes[:1])))) == f"note: {notes[0]}"
+
+
+def test_notes_on_kernels_of_two_operators_stand_apart() -> None:
+    notes = [f"t.py::test[a: {op}]: lib::{op}: kernels that no pattern matches: void copy()" for op in ("one", "two")]
+    lines = list(verdict_lines(Verdict((), tuple(notes))))
+    assert lines == [*(f"note: {note}" for note in notes), "dispatch gate: passed"]
 
 
 def test_what_a_terminal_or_a_job_would_obey_is_escaped() -> None:
