@@ -13,7 +13,7 @@ from dispatchcov import decide, generate
 from dispatchcov.decide import Decision, View
 from dispatchcov.expr import Value
 from dispatchcov.files.shard import WIDTH
-from dispatchcov.flight import ENTRIES, ENTRY, LAST, RAISED, RETURNED, STATE, Flight
+from dispatchcov.flight import LAST, RAISED, RETURNED, SIZE, Flight
 
 SELECTED, LAUNCHED, OBSERVED, CHECKED = range(WIDTH)
 
@@ -118,15 +118,13 @@ class RecordedDecision(Decision):
         recorder, slot = self.cell.context.recorder, self.cell.slot
         return self.cell.final or tuple(recorder.counts[slot : slot + WIDTH])
 
-    def __enter__(self) -> RecordedDecision:
-        cell = self.cell
-        recorder = cell.context.recorder
-        self.flight = flight = recorder.flight
-        if flight is not None:
-            self.number = cell.view.begin(flight, cell.id, self.values)
-        if recorder.observer is not None:
-            recorder.observer.enter(self)
-        return self
+    @staticmethod
+    def of(view: View) -> type[RecordedDecision]:
+        """The class of the decisions of ``view``: a launch is entered by the function that was generated for it."""
+        if view.kind is None:
+            body = {"__slots__": (), "__enter__": view.enter, "__module__": __name__}
+            view.kind = type("RecordedDecision", (RecordedDecision,), body)
+        return view.kind
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -136,8 +134,8 @@ class RecordedDecision(Decision):
             recorder.observer.leave()
         flight = self.flight
         try:
-            if flight is not None and flight.number - self.number < ENTRIES:  # else its entry is overwritten
-                flight.map[(self.number & LAST) * ENTRY + STATE] = RETURNED if kind is None else RAISED
+            if flight is not None and flight.number - (number := self.number) < SIZE:  # else its entry is overwritten
+                flight.map[number & LAST] = RETURNED if kind is None else RAISED
         except ValueError:  # another thread closed it
             pass
         if kind is None:

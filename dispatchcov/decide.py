@@ -22,7 +22,6 @@ from dispatchcov import generate
 from dispatchcov.errors import FactsError, UndefinedError, UntotalError
 from dispatchcov.explain import explain
 from dispatchcov.expr import Value, evaluate, may_divide_by_zero
-from dispatchcov.flight import Begin
 from dispatchcov.formula import blame, holds, leaves, settle
 from dispatchcov.parts import Predicate, Rule, show
 
@@ -145,9 +144,9 @@ class View:
 
     :meth:`of` makes it, under the lock of :func:`activate`: a view knows which recorder is on from its first decision.
     ``vector`` gives the outcomes of all predicates for facts in the order of the table's variables, ``hardware`` those
-    of them that are hardware, ``begin`` writes a launch into the flight recorder, ``extend`` widens bounds; ``ranged``
-    are the positions of the integers that do not list their values. A view that is bound counts decisions for known
-    cells by itself, all others through the recorder.
+    of them that are hardware, ``enter`` begins the launch of a recorded decision, ``extend`` widens bounds; ``ranged``
+    are the positions of the integers that do not list their values, ``kind`` is the class of recorded decisions, once
+    there are any. A view that is bound counts decisions for known cells by itself, all others through the recorder.
     """
 
     def __init__(self, table: Table, machine: str) -> None:
@@ -164,10 +163,11 @@ class View:
         vars(self.decide).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=COMPILED)
         self.vector: Callable[[tuple[Value, ...]], int] = names["_vector"]
         self.hardware: Callable[[tuple[Value, ...]], tuple[Value, ...]] = names["_hardware"]
-        self.begin: Begin = names["_begin"]
+        self.enter: Callable[[Any], Any] = names["_enter"]
         self.extend: Callable[[list[Any], list[Any], tuple[Value, ...]], None] = names["_extend"]
         self.ranged = tuple(table.names.index(name) for name in generate.ranged(table))
         self.recorder: Recording | None = None
+        self.kind: type[Any] | None = None
         names["_Decision"] = Decision
         _views.add(self)
         self.send(_active)

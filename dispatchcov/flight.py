@@ -1,10 +1,10 @@
 """The flight recorder: the last launches of a process, in mapped memory, for whoever asks after a crash.
 
-A ring of 64 entries, each of 32 native 64-bit words: the number of the launch (from 1, 0 for an entry never used), the
-id of its cell's row in the shard, its state, the number of facts that follow, and the facts in the order of the
-table's variables: an integer as it is, a boolean as 0 or 1, a string as its place among the declared values, -1 for
-none of them. Facts beyond the 28th, or all facts if one does not fit 64 bits, are left out. The file stands beside the
-shard, ``….flight``, and is removed once that has ended in order.
+A ring of 64 entries, each of 32 native 64-bit words: the number of the launch, which grows from launch to launch (0
+for an entry never used), the id of its cell's row in the shard, its state, the number of facts that follow, and the
+facts in the order of the table's variables: an integer as it is, a boolean as 0 or 1, a string as its place among the
+declared values, -1 for none of them. Facts beyond the 28th, or all facts if one does not fit 64 bits, are left out. The
+file stands beside the shard, ``….flight``, and is removed once that has ended in order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import struct
 import sys
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,17 +27,14 @@ if TYPE_CHECKING:
 ENTRIES = 64
 WORDS = 32
 ENTRY = WORDS * 8
-LAST = ENTRIES - 1
 SIZE = ENTRIES * ENTRY
+LAST = SIZE - 1
 STATE = 2 * 8 + (7 if sys.byteorder == "big" else 0)  # the byte of an entry that tells its state
 FACTS = WORDS - 4
 FLIGHT = ".flight"
 STATES = BEGUN, RETURNED, RAISED = range(1, 4)
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _NO_FACTS = struct.Struct("@4q")
-
-Begin = Callable[["Flight", int, "tuple[Value, ...] | None"], int]
-"""A launch of a row with facts begins: writes its entry and returns its number (the ``begin`` of a view)."""
 
 
 def entry(count: int) -> struct.Struct:
@@ -62,6 +58,7 @@ class Flight:
     """Writes the ring into the new file ``path``; raises :class:`OSError` if there is no room for it.
 
     ``map`` is the file, ``number`` that of the last launch; where threads run at one time, numbers come from ``next``.
+    Numbers count bytes, ``ENTRY`` for each launch: ``number & LAST`` is the place of the byte with its state.
     """
 
     __slots__ = ("map", "next", "number", "path")
@@ -77,13 +74,13 @@ class Flight:
             raise
         finally:
             os.close(fd)
-        self.number = 0
-        self.next = itertools.count(1).__next__
+        self.number = STATE
+        self.next = itertools.count(STATE + ENTRY, ENTRY).__next__
 
     def without_facts(self, number: int, cell: int) -> None:
         """Write the entry of a launch whose facts do not fit."""
         with contextlib.suppress(TypeError, ValueError):  # another thread closed it
-            _NO_FACTS.pack_into(self.map, (number & LAST) * ENTRY, number, cell, BEGUN, 0)
+            _NO_FACTS.pack_into(self.map, (number & LAST) - STATE, number, cell, BEGUN, 0)
 
     def last(self) -> list[Launch]:
         """The launches that the ring holds, oldest first."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatchcov.errors import UntotalError
 from dispatchcov.expr import Value, may_divide_by_zero, to_python
-from dispatchcov.flight import BEGUN, ENTRY, FACTS, LAST, entry
+from dispatchcov.flight import BEGUN, ENTRY, FACTS, LAST, STATE, entry
 from dispatchcov.formula import Every, Formula, Leaf, Opposite
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def source(table: Table) -> str:
     predicates: those over one variable are remembered by its value in ``_bits_<variable>``, where the bit after the
     last predicate says that the value is outside its domain. ``_count`` counts facts that are inside the bounds of a
     plain cell and hands all others to ``_note``; ``_extend`` widens the bounds. ``_hardware`` gives the values of the
-    hardware variables, ``_begin`` writes an entry of the flight recorder.
+    hardware variables, ``_enter`` begins the launch of a decision: its entry of the flight recorder is written without
+    a further call.
     """
     facts = ", ".join(table.names)
     hardware = "".join(f"{name}, " for name in table.hardware)
@@ -94,7 +95,7 @@ def source(table: Table) -> str:
     remembered = (f"_remembered(_bits_{name}, _outcomes_{name}, {name})" for name in table.names)
     lines += [f"    _v = {' | '.join(remembered)}", *_several(table), "    return _v"]
     lines += ["def _hardware(_facts):", f"    {facts}, = _facts", f"    return ({hardware})"]
-    lines += [*_begin(table, facts), *_count(table, facts, hardware, total), *_extend(table, facts)]
+    lines += [*_enter(table, facts), *_count(table, facts, hardware, total), *_extend(table, facts)]
     for variable in table.variables:
         lines += _outcomes(table, variable)
     return "\n".join([*lines, ""])
@@ -150,18 +151,21 @@ def ranged(table: Table) -> tuple[str, ...]:
     return tuple(variable.name for variable in table.variables if variable.type == "int" and not variable.values)
 
 
-def _begin(table: Table, facts: str) -> list[str]:
+def _enter(table: Table, facts: str) -> list[str]:
     """The number is taken as a decision is counted: without a call."""
     shown = table.variables[:FACTS]
     places = {v.name: {value: place for place, value in enumerate(v.values)} for v in shown if v.type == "enum"}
-    head = f"_entry(_flight.map, (_number & {LAST}) * {ENTRY}, _number, _cell, {BEGUN}, {len(shown)}, "
+    head = f"_entry(_flight.map, (_number & {LAST}) - {STATE}, _number, _cell.id, {BEGUN}, {len(shown)}, "
     known = [f"_code_{v.name}[{v.name}]" if v.name in places else v.name for v in shown]
     others = [f"_code_{v.name}.get({v.name}, -1)" if v.name in places else v.name for v in shown]
-    lines = ["def _begin(_flight, _cell, _facts):"]
-    lines.append(f"    _flight.number = _number = {'_flight.number + 1' if ONE_AT_A_TIME else '_flight.next()'}")
-    lines += ["    try:", f"        {facts}, = _facts", f"        try: {head}{', '.join(known)})"]
-    lines += [f"        except _KeyError: {head}{', '.join(others)})"]
-    lines += ["    except _NoEntry: _flight.without_facts(_number, _cell)", "    return _number"]
+    lines = ["def _enter(_self):", "    _cell = _self.cell", "    _recorder = _cell.context.recorder"]
+    lines += ["    _self.flight = _flight = _recorder.flight", "    if _flight is not None:"]
+    number = f"_flight.number + {ENTRY}" if ONE_AT_A_TIME else "_flight.next()"
+    lines.append(f"        _flight.number = _self.number = _number = {number}")
+    lines += ["        try:", f"            {facts}, = _self.values", f"            try: {head}{', '.join(known)})"]
+    lines += [f"            except _KeyError: {head}{', '.join(others)})"]
+    lines += ["        except _NoEntry: _flight.without_facts(_number, _cell.id)"]
+    lines += ["    if _recorder.observer is not None: _recorder.observer.enter(_self)", "    return _self"]
     return lines + [f"_code_{name} = {codes!r}" for name, codes in places.items()]
 
 

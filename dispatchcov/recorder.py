@@ -222,7 +222,7 @@ class Recorder:
         """Count one decision of ``view`` for ``facts``; raises :class:`FactsError` if no rule takes them."""
         with self.lock:
             cell, facts = self._locate(view, facts, "")
-            decision = RecordedDecision(cell, facts)
+            decision = RecordedDecision.of(cell.view)(cell, facts)
             self._count(decision, SELECTED)
             if view.recorder is self and self.started:
                 self._bind(view)
@@ -234,7 +234,7 @@ class Recorder:
         """Count a decision that other code took and launched: ``kernel`` is what it says it ran."""
         with self.lock:
             cell, facts = self._locate(view, facts, kernel)
-            decision = RecordedDecision(cell, facts)
+            decision = RecordedDecision.of(cell.view)(cell, facts)
             self.counts[cell.slot + LAUNCHED] += 1
             self._count(decision, SELECTED)
         return decision
@@ -242,7 +242,7 @@ class Recorder:
     def _bind(self, view: View) -> None:
         """Let ``view`` count by itself in the cells of this context."""
         self._bound.append(view)
-        view.bind(self.context.cells_of[view, ""], self.counts, RecordedDecision)
+        view.bind(self.context.cells_of[view, ""], self.counts, RecordedDecision.of(view))
 
     def _unbind(self) -> None:
         for view in self._bound:
@@ -323,7 +323,7 @@ class Recorder:
         with self.lock:
             assert decision.values is not None
             cell, facts = self._locate(decision.cell.view, decision.values, ran)
-            self._count(RecordedDecision(cell, facts), OBSERVED)
+            self._count(RecordedDecision.of(cell.view)(cell, facts), OBSERVED)
 
     def checked(self) -> None:
         """A result was compared: all decisions of this test so far are ``checked`` if the test passes."""

@@ -4,16 +4,30 @@ import threading
 from array import array
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dispatchcov import generate
 from dispatchcov.files.shard import COMPANIONS
-from dispatchcov.flight import BEGUN, ENTRIES, FACTS, RAISED, RETURNED, SIZE, WORDS, Flight, launches
+from dispatchcov.flight import (
+    BEGUN,
+    ENTRIES,
+    ENTRY,
+    FACTS,
+    RAISED,
+    RETURNED,
+    SIZE,
+    STATE,
+    WORDS,
+    Flight,
+    launches,
+)
 from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.store import combine, erase, load, shards_beside
+from dispatchcov.table import Table
 from tests.dispatchcov.recording import demo, facts, run_script
 
 INPUT = (8, True, "float16", 90)
@@ -24,8 +38,20 @@ def flight(tmp_path: Path) -> Flight:
     return Flight(str(tmp_path / "ring"))
 
 
+def numbered(launch: int) -> int:
+    """The number of the first, second ... launch of a process."""
+    return STATE + launch * ENTRY
+
+
 def words(flight: Flight) -> array[int]:
     return array("q", Path(flight.path).read_bytes())
+
+
+def enter(table: Table, flight: Flight, cell: int, values: tuple[object, ...]) -> None:
+    """A launch of ``cell`` begins, as the function says that was generated for ``table``."""
+    recorder = SimpleNamespace(flight=flight, observer=None)
+    launch = SimpleNamespace(cell=SimpleNamespace(id=cell, context=SimpleNamespace(recorder=recorder)), values=values)
+    assert table.on("m").enter(launch) is launch
 
 
 def end(launch: AbstractContextManager[object], error: type[BaseException] | None = None) -> None:
@@ -44,16 +70,15 @@ def test_the_ring_holds_the_last_launches_in_order(tmp_path: Path) -> None:
         assert recorder.flight is not None
         kept = recorder.flight.last()
         assert kept == launches(words(recorder.flight))
-    assert [launch.number for launch in kept] == list(range(11, ENTRIES + 11))
+    assert [launch.number for launch in kept] == [numbered(n) for n in range(11, ENTRIES + 11)]
     assert [launch.state for launch in kept] == [RETURNED] + [BEGUN] * (ENTRIES - 4) + [RAISED, RETURNED, BEGUN]
     assert kept[1].named(demo()) == {"N": 12, "aligned": True, "dtype": "float32", "sm": 80}
 
 
 def test_facts_that_do_not_fit_are_left_out_and_the_launch_is_kept(flight: Flight) -> None:
-    begin = demo().on("m").begin
-    begin(flight, 1, (1 << 63, True, "float16", 90))
-    begin(flight, 2, (8.5, True, "float16", 90))  # type: ignore[arg-type]
-    begin(flight, 3, (-(1 << 63), False, "int4", 90))
+    enter(demo(), flight, 1, (1 << 63, True, "float16", 90))
+    enter(demo(), flight, 2, (8.5, True, "float16", 90))
+    enter(demo(), flight, 3, (-(1 << 63), False, "int4", 90))
     first, second, third = flight.last()
     assert (first.cell, first.facts, second.cell, second.facts) == (1, (), 2, ())
     with pytest.raises(ValueError, match="left out"):
@@ -68,7 +93,7 @@ def test_a_table_with_more_variables_than_an_entry_has_room_for(flight: Flight) 
         f'[table]\nop = "wide"\n[variables]\n{variables}[[kernel]]\nname = "k"\n[[rule]]\nname = "r"\nkernel = "k"\n'
     )
     for _ in range(ENTRIES):
-        table.on("m").begin(flight, 7, tuple(range(len(names))))
+        enter(table, flight, 7, tuple(range(len(names))))
     assert {launch.facts for launch in flight.last()} == {tuple(range(FACTS))}
     assert flight.last()[0].named(table) == {name: i for i, name in enumerate(names[:FACTS])}
 
@@ -89,10 +114,10 @@ def test_a_ring_that_was_closed_by_another_thread_takes_no_more(tmp_path: Path) 
         ring = recorder.flight
         assert ring is not None
         ring.close()
-        before, begin = words(ring), demo().on("m").begin
+        before = words(ring)
         end(decision)
-        begin(ring, 2, INPUT)
-        begin(ring, 2, (1 << 70, *INPUT[1:]))
+        enter(demo(), ring, 2, INPUT)
+        enter(demo(), ring, 2, (1 << 70, *INPUT[1:]))
         assert words(ring) == before
         assert [launch.state for launch in launches(before)] == [BEGUN]
     assert sum(row.launched for row in load(tmp_path / "data").rows) == 1
@@ -116,7 +141,9 @@ def test_threads_do_not_share_an_entry(tmp_path: Path, monkeypatch: pytest.Monke
             thread.join()
         assert recorder.flight is not None
         last = recorder.flight.last()
-    assert [(launch.number, launch.state) for launch in last] == [(n, RETURNED) for n in range(1, ENTRIES + 1)]
+    assert [(launch.number, launch.state) for launch in last] == [
+        (numbered(n), RETURNED) for n in range(1, ENTRIES + 1)
+    ]
 
 
 def test_no_room_for_the_ring_costs_the_ring_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,14 +203,19 @@ def _vector(_facts):
 def _hardware(_facts):
     N, x, = _facts
     return (x, )
-def _begin(_flight, _cell, _facts):
-    _flight.number = _number = _flight.number + 1
-    try:
-        N, x, = _facts
-        try: _entry(_flight.map, (_number & 63) * 256, _number, _cell, 1, 2, N, x)
-        except _KeyError: _entry(_flight.map, (_number & 63) * 256, _number, _cell, 1, 2, N, x)
-    except _NoEntry: _flight.without_facts(_number, _cell)
-    return _number
+def _enter(_self):
+    _cell = _self.cell
+    _recorder = _cell.context.recorder
+    _self.flight = _flight = _recorder.flight
+    if _flight is not None:
+        _flight.number = _self.number = _number = _flight.number + 256
+        try:
+            N, x, = _self.values
+            try: _entry(_flight.map, (_number & 16383) - 16, _number, _cell.id, 1, 2, N, x)
+            except _KeyError: _entry(_flight.map, (_number & 16383) - 16, _number, _cell.id, 1, 2, N, x)
+        except _NoEntry: _flight.without_facts(_number, _cell.id)
+    if _recorder.observer is not None: _recorder.observer.enter(_self)
+    return _self
 def _count(N, x):
     _facts = (N, x,)
     _decision = _new(_Decision)
@@ -263,8 +268,9 @@ def test_a_table_without_ranges_or_hardware() -> None:
 @given(tables())
 def test_nothing_can_come_between_the_number_of_a_launch_and_the_next(made: tuple[Table, list[Expr]]) -> None:
     table, _ = made
-    steps = [each.opname for each in dis.get_instructions(table.on(MACHINE).begin.__code__)]
-    number = steps[steps.index("LOAD_ATTR") : steps.index("STORE_ATTR")]
+    each = [(step.opname, step.argval) for step in dis.get_instructions(table.on(MACHINE).enter.__code__)]
+    begun, stored = (each.index((name, "number")) for name in ("LOAD_ATTR", "STORE_ATTR"))
+    number = [name for name, _ in each[begun:stored]]
     assert "BINARY_OP" in number or "BINARY_ADD" in number
     assert not any(name.startswith(("CALL", "PRECALL", "JUMP_BACKWARD", "RESUME")) for name in number), number
 
