@@ -120,6 +120,18 @@ def test_the_kernel_then_reads_keys_that_are_not_there() -> None:
     assert torch.isnan(sdpa.attention(query, keys, values)).any()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU of sm_90")
+@pytest.mark.parametrize("rule", ["cudnn", "flash", "efficient"])
+def test_on_a_gpu_the_kernel_refuses_what_the_choice_sends_it(rule: str) -> None:
+    (found,) = [f for f in check(sdpa.table()) if f.kind == "contract" and f.rule == rule]
+    assert found.input is not None
+    call = sdpa.build(found.input, "cuda")
+    with call.settings():
+        assert sdpa.kernel(*call.arguments, **call.named) == found.kernel
+        with pytest.raises(RuntimeError, match="same sequence length|key.size|s_kv|d_qk"):
+            sdpa.attention(*call.arguments, **call.named)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
