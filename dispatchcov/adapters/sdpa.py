@@ -53,7 +53,7 @@ def facts(
     """The facts of a call, as the table wants them; arguments as those of PyTorch's function.
 
     Raises :class:`FactsError` for arguments that PyTorch refuses or the table is not about: nested tensors, dtypes or
-    devices that differ, an order of backends that is not the default one.
+    devices that differ, an order of backends that is not the default one, empty tensors before PyTorch 2.12.
     """
     import torch
 
@@ -61,6 +61,11 @@ def facts(
     if any(t.is_nested for t in inputs) or len({(t.dtype, t.device) for t in inputs}) != 1 or query.dim() < 2:
         kinds = "; ".join(f"{'nested ' if t.is_nested else ''}{t.dtype} on {t.device}" for t in inputs)
         raise FactsError(f"{table().op}: expected dense tensors of one dtype on one device, got {kinds}")
+    if not zeros_first() and any(t.numel() == 0 for t in inputs):
+        raise FactsError(
+            f"{table().op}: expected no empty tensor before PyTorch 2.12, whose choice may end the process, got "
+            f"{', '.join(str(tuple(t.shape)) for t in inputs)}"
+        )
     device = hardware(table(), query.device.type)
     _default_order(device)
     ranks = {t.dim() for t in inputs}
@@ -84,6 +89,13 @@ def facts(
         torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
     )
     return names
+
+
+def zeros_first() -> bool:
+    """Does PyTorch look for empty tensors before it chooses? It does from 2.12 on."""
+    import torch
+
+    return bool(torch.__version__ >= (2, 12))  # type: ignore[operator, unused-ignore]
 
 
 def _mask(query: Any, key: Any, mask: Any) -> dict[str, Value]:
@@ -213,6 +225,13 @@ def _build_mask(given: Mapping[str, Value], tensors: list[Any], device: str) -> 
 
 def draw(rng: random.Random, device: str) -> Call:
     """A random call, most of them near some boundary of the table."""
+    while True:
+        call = _drawn(rng, device)
+        if zeros_first() or all(t.numel() for t in call.arguments):
+            return call
+
+
+def _drawn(rng: random.Random, device: str) -> Call:
     odd = rng.choice([0.0, 0.05, 0.3])  # how often one of them is unusual
 
     def usual(value: Any, *others: Any) -> Any:
