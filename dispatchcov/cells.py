@@ -13,7 +13,7 @@ from dispatchcov import decide, generate
 from dispatchcov.decide import Decision, View
 from dispatchcov.expr import Value
 from dispatchcov.files.shard import WIDTH
-from dispatchcov.flight import LAST, RAISED, RETURNED, SIZE, Flight
+from dispatchcov.flight import LAST, RAISED, RETURNED, Flight
 
 SELECTED, LAUNCHED, OBSERVED, CHECKED = range(WIDTH)
 
@@ -134,8 +134,8 @@ class RecordedDecision(Decision):
             recorder.observer.leave()
         flight = self.flight
         try:
-            if flight is not None and flight.number - (number := self.number) < SIZE:  # else its entry is overwritten
-                flight.map[number & LAST] = RETURNED if kind is None else RAISED
+            if flight is not None:
+                flight.map[self.number & LAST] = RETURNED if kind is None else RAISED
         except ValueError:  # another thread closed it
             pass
         if kind is None:

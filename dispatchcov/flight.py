@@ -17,8 +17,9 @@ import os
 import struct
 import sys
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dispatchcov.expr import Value
@@ -54,11 +55,18 @@ def reserve(fd: int, start: int, size: int) -> None:
             start, size = start + written, size - written
 
 
+class Flying(Protocol):
+    """A launch that has begun: ``flight`` is where its entry is, if it has one."""
+
+    flight: Flight | None
+
+
 class Flight:
     """Writes the ring into the new file ``path``; raises :class:`OSError` if there is no room for it.
 
     ``map`` is the file, ``number`` that of the last launch; where threads run at one time, numbers come from ``next``.
-    Numbers count bytes, ``ENTRY`` for each launch: ``number & LAST`` is the place of the byte with its state.
+    Numbers count bytes, ``ENTRY`` for each entry: ``number & LAST`` is the place of the byte with its state. No other
+    takes the entry of a launch in flight: :meth:`free` finds one.
     """
 
     __slots__ = ("map", "next", "number", "path")
@@ -77,8 +85,22 @@ class Flight:
         self.number = STATE
         self.next = itertools.count(STATE + ENTRY, ENTRY).__next__
 
+    def free(self, launch: Flying, following: Callable[[], int] | None = None) -> int:
+        """The number of the next entry that is not in flight, for ``launch``; if all are, it gets none, and 0.
+
+        ``following`` gives numbers where threads run at one time.
+        """
+        for _ in range(ENTRIES):
+            self.number = number = following() if following else self.number + ENTRY
+            if self.map[number & LAST] != BEGUN:
+                return number
+        launch.flight = None
+        return 0
+
     def without_facts(self, number: int, cell: int) -> None:
         """Write the entry of a launch whose facts do not fit."""
+        if not number:
+            return
         with contextlib.suppress(TypeError, ValueError):  # another thread closed it
             _NO_FACTS.pack_into(self.map, (number & LAST) - STATE, number, cell, BEGUN, 0)
 

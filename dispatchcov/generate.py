@@ -162,7 +162,10 @@ def _enter(table: Table, facts: str) -> list[str]:
     lines += ["    _self.flight = _flight = _recorder.flight", "    if _flight is not None:"]
     number = f"_flight.number + {ENTRY}" if ONE_AT_A_TIME else "_flight.next()"
     lines.append(f"        _flight.number = _self.number = _number = {number}")
-    lines += ["        try:", f"            {facts}, = _self.values", f"            try: {head}{', '.join(known)})"]
+    lines += ["        try:", f"            if _flight.map[_number & {LAST}] == {BEGUN}:"]
+    following = "" if ONE_AT_A_TIME else ", _flight.next"
+    lines.append(f"                _self.number = _number = _flight.free(_self{following})")
+    lines += [f"            {facts}, = _self.values", f"            try: {head}{', '.join(known)})"]
     lines += [f"            except _KeyError: {head}{', '.join(others)})"]
     lines += ["        except _NoEntry: _flight.without_facts(_number, _cell.id)"]
     lines += ["    if _recorder.observer is not None: _recorder.observer.enter(_self)", "    return _self"]

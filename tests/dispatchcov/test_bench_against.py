@@ -11,6 +11,7 @@ from dispatchcov import bench_against
 from dispatchcov.bench import by_hand, shapes
 from dispatchcov.decide import active
 from dispatchcov.errors import UsageError
+from dispatchcov.flight import ENTRY, STATE
 from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
 from dispatchcov.table import Table
@@ -68,7 +69,7 @@ def test_launches_are_timed_with_and_without_the_flight_recorder(table: Table, m
     monkeypatch.setattr(bench_against, "Recorder", Noted)
     launch, _ = bench_against.flight(table, shapes(1)[0], 50)
     assert launch > 0
-    assert numbers == [1 + 50 * bench_against.ROUNDS]
+    assert numbers == [STATE + ENTRY * (1 + 50 * bench_against.ROUNDS)]
 
 
 def test_sixteen_threads_are_counted_exactly(table: Table) -> None:

@@ -60,19 +60,56 @@ def end(launch: AbstractContextManager[object], error: type[BaseException] | Non
 
 def test_the_ring_holds_the_last_launches_in_order(tmp_path: Path) -> None:
     with Recorder(str(tmp_path / "data")) as recorder:
-        begun = [demo().decide(**facts(N=number, dtype="float32", sm=80)).launch() for number in range(1, ENTRIES + 11)]
-        for decision in begun:
-            decision.__enter__()
-        end(begun[-2])
-        end(begun[-3], KeyError)
-        end(begun[9])  # overwritten by the last: that is not touched
-        end(begun[10])  # the oldest that is there
+        for number in range(1, ENTRIES + 11):
+            launch = demo().decide(**facts(N=number, dtype="float32", sm=80)).launch()
+            launch.__enter__()
+            if number <= ENTRIES + 9:
+                end(launch, KeyError if number == ENTRIES + 8 else None)
         assert recorder.flight is not None
         kept = recorder.flight.last()
         assert kept == launches(words(recorder.flight))
     assert [launch.number for launch in kept] == [numbered(n) for n in range(11, ENTRIES + 11)]
-    assert [launch.state for launch in kept] == [RETURNED] + [BEGUN] * (ENTRIES - 4) + [RAISED, RETURNED, BEGUN]
+    assert [launch.state for launch in kept] == [RETURNED] * (ENTRIES - 3) + [RAISED, RETURNED, BEGUN]
     assert kept[1].named(demo()) == {"N": 12, "aligned": True, "dtype": "float32", "sm": 80}
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["without a lock", "one number a call"])
+def test_a_launch_in_flight_keeps_its_entry_however_many_come_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    monkeypatch.setattr(generate, "ONE_AT_A_TIME", alone)
+    table = demo()
+    with Recorder(str(tmp_path / "data")) as recorder:
+        slow = [table.decide(**facts(N=number)).launch() for number in (5, 6)]
+        for launch in slow:
+            launch.__enter__()
+        for number in range(3 * ENTRIES):
+            with table.decide(**facts(N=number + 100)).launch():
+                pass
+        assert recorder.flight is not None
+        kept = recorder.flight.last()
+        assert [(one.facts[0], one.state) for one in kept[:2]] == [(5, BEGUN), (6, BEGUN)]
+        assert [one.facts[0] for one in kept[2:]] == list(range(102 + 2 * ENTRIES, 100 + 3 * ENTRIES))
+        for launch in slow:
+            end(launch)
+        assert {one.state for one in recorder.flight.last()} == {RETURNED}
+
+
+def test_a_launch_for_which_there_is_no_entry_touches_none(tmp_path: Path) -> None:
+    with Recorder(str(tmp_path / "data")) as recorder:
+        begun = [demo().decide(**facts(N=number)).launch() for number in range(ENTRIES + 2)]
+        for launch in begun:
+            launch.__enter__()
+        assert recorder.flight is not None
+        before = recorder.flight.last()
+        assert [(one.facts[0], one.state) for one in before] == [(n, BEGUN) for n in range(ENTRIES)]
+        end(begun[-1])
+        end(begun[-2], KeyError)
+        assert recorder.flight.last() == before
+        end(begun[7])
+        with demo().decide(**facts(N=1000)).launch():
+            assert (1000, BEGUN) in [(one.facts[0], one.state) for one in recorder.flight.last()]
+    assert sum(row.launched for row in load(tmp_path / "data").rows) == 3
 
 
 def test_facts_that_do_not_fit_are_left_out_and_the_launch_is_kept(flight: Flight) -> None:
@@ -92,7 +129,7 @@ def test_a_table_with_more_variables_than_an_entry_has_room_for(flight: Flight) 
     table = parse_table(
         f'[table]\nop = "wide"\n[variables]\n{variables}[[kernel]]\nname = "k"\n[[rule]]\nname = "r"\nkernel = "k"\n'
     )
-    for _ in range(ENTRIES):
+    for _ in range(ENTRIES + 1):
         enter(table, flight, 7, tuple(range(len(names))))
     assert {launch.facts for launch in flight.last()} == {tuple(range(FACTS))}
     assert flight.last()[0].named(table) == {name: i for i, name in enumerate(names[:FACTS])}

@@ -210,6 +210,8 @@ def _enter(_self):
     if _flight is not None:
         _flight.number = _self.number = _number = _flight.number + 256
         try:
+            if _flight.map[_number & 16383] == 1:
+                _self.number = _number = _flight.free(_self)
             N, x, = _self.values
             try: _entry(_flight.map, (_number & 16383) - 16, _number, _cell.id, 1, 2, N, x)
             except _KeyError: _entry(_flight.map, (_number & 16383) - 16, _number, _cell.id, 1, 2, N, x)
