@@ -189,6 +189,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         work.only_last_failed(ours, session.config)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """Of pytest-xdist: the worker that ran ``crashitem`` is gone."""
+    session = sched.config.stash.get(SESSION, None)
+    if session is not None:
+        session.recorder.remark(f"a worker of pytest-xdist crashed in {crashitem}")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     yield from _phase(item, "setup")

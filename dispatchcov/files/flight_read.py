@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from dispatchcov.errors import DataError, DispatchcovError
 from dispatchcov.files import untrusted
 from dispatchcov.files.untrusted import open_regular, text
-from dispatchcov.flight import BEGUN, SIZE, Launch, launches
+from dispatchcov.flight import BEGUN, ENTRIES, RAISED, RETURNED, SIZE, Launch, launches
+from dispatchcov.records import UNENDED
 
 if TYPE_CHECKING:
     from dispatchcov.expr import Value
     from dispatchcov.files.shard_lines import ShardLines
     from dispatchcov.table import Table
 
-SHOWN = 3
+SHOWN = 16
 IN_FLIGHT = "in flight when process"
+NONE_IN_FLIGHT = "no launch was in flight when process"
+ENDS = {RETURNED: "returned", RAISED: "raised"}
 
 
 def beside(shard: str, name: str, most: int) -> array[int]:
@@ -34,15 +37,31 @@ def beside(shard: str, name: str, most: int) -> array[int]:
 
 
 def in_flight(lines: ShardLines) -> Iterator[str]:
-    """A sentence for each of the last launches that had begun and neither returned nor raised."""
-    begun = [launch for launch in launches(beside(lines.path, lines.flight_name, SIZE)) if launch.state == BEGUN]
+    """A sentence for each launch that had begun and neither returned nor raised.
+
+    If there is none, one for the last launch of a run that did not end: what it started may have failed later.
+    """
+    kept = launches(beside(lines.path, lines.flight_name, SIZE))
+    begun = [launch for launch in kept if launch.state == BEGUN]
     head = lines.head
     assert head is not None
-    for launch in begun[-SHOWN:]:
-        with contextlib.suppress(LookupError, TypeError, ValueError, DispatchcovError):
-            row = _row(lines, launch.cell)
-            where = f" in {text(row['test'])} ({text(row['phase'])})" if row["test"] else ""
-            yield f"{IN_FLIGHT} {head.pid} ended without a word{where}: {_told(lines, launch, row)}"
+    ended = f"{head.pid} ended without a word"
+    for launch in begun[:SHOWN]:
+        yield from (f"{IN_FLIGHT} {ended}{told}" for told in _where(lines, launch))
+    if len(begun) > SHOWN:
+        more = f"{len(begun) - SHOWN} more launches" if len(begun) < ENTRIES else "more launches than were kept"
+        yield f"{IN_FLIGHT} {ended}: {more}"
+    if kept and not begun and UNENDED in lines.partial:
+        last = f"{NONE_IN_FLIGHT} {ended}; the last one, which {ENDS[kept[-1].state]}, was"
+        yield from (f"{last}{told}" for told in _where(lines, kept[-1]))
+
+
+def _where(lines: ShardLines, launch: Launch) -> Iterator[str]:
+    """The test of ``launch`` and what was launched; nothing if the ring does not belong to the shard."""
+    with contextlib.suppress(LookupError, TypeError, ValueError, DispatchcovError):
+        row = _row(lines, launch.cell)
+        where = f" in {text(row['test'])} ({text(row['phase'])})" if row["test"] else ""
+        yield f"{where}: {_told(lines, launch, row)}"
 
 
 def _row(lines: ShardLines, cell: int) -> Mapping[str, Any]:

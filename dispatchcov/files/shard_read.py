@@ -88,8 +88,12 @@ def records(lines: ShardLines) -> Data:
     rows += reader.each(reader.entries_in_progress())
     about = (head.name, head.run, head.host, head.pid, head.started, lines.number)
     notes = (*lines.notes, *(in_flight(lines) if not lines.ended else ()))
-    lists = (tuple(lines.problems), notes, tuple(lines.sources))
     partial = tuple(reason for reason in lines.partial if reason != UNENDED or not lines.ended)
+    if reader.lost:
+        lost = f"the counts of process {head.pid} are lost: {lines.array_name or 'their file'} is not beside its shard"
+        notes = (*notes, f"{lost}; {reader.lost} rows count what was written before, or 1")
+        partial = (*partial, lost)
+    lists = (tuple(lines.problems), notes, tuple(lines.sources))
     shard = Shard(*about, partial, lines.ended > 0, *lists)
     ends = {value["test"]: value["outcome"] for _, value in lines.outcomes}
     outcomes = tuple(map(_make_outcome, zip(repeat(head.name), ends, ends.values(), strict=False)))
@@ -101,6 +105,7 @@ class _Rows:
         self.lines = lines
         self.name = name
         self.array: array[int] | None = None
+        self.lost = 0  # rows whose counts are not there
 
     def final_rows(self) -> list[Row] | None:
         """All final rows at once, column by column; None if there is one that needs a closer look."""
@@ -195,6 +200,7 @@ class _Rows:
         """The counts in ``slot``; a row that the array does not know was selected at least once."""
         if self.array is None:
             self.array = beside(self.lines.path, self.lines.array_name, MAX_ARRAY)
+        self.lost += not self.array
         start = WIDTH * (slot if integer(slot) >= 0 else refuse(slot))
         counts = list(self.array[start : start + WIDTH])
         return counts if any(counts) else [1] + [0] * (WIDTH - 1)

@@ -597,7 +597,12 @@ class Recorder {
     std::pair<std::int64_t, std::uint64_t> launch(const Ticket& ticket, const Input& in) {
         const std::lock_guard<Seat> seated(enrolled());
         if (shard_.flight == nullptr || ticket.serial < shard_serial_) return {0, 0};
-        const std::int64_t number = launches_.fetch_add(1, std::memory_order_relaxed) + 1;
+        std::int64_t number = 0;
+        std::size_t tried = 0;
+        do {  // a launch in flight keeps its entry
+            if (tried++ == entries) return {0, 0};
+            number = launches_.fetch_add(1, std::memory_order_relaxed) + 1;
+        } while (load(entry(number) + 2) == begun);
         const int facts = std::min(in.table.count, flight_facts);
         std::int64_t* word = entry(number);
         const std::int64_t head[] = {number, ticket.row, begun, facts};

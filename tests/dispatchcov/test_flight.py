@@ -26,6 +26,7 @@ from dispatchcov.flight import (
 )
 from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import Recorder
+from dispatchcov.records import UNENDED
 from dispatchcov.store import combine, erase, load, shards_beside
 from dispatchcov.table import Table
 from tests.dispatchcov.recording import demo, facts, run_script
@@ -234,6 +235,32 @@ def test_the_launch_in_flight_is_told_after(tmp_path: Path, how: str) -> None:
     assert combine(path, remove=True).shards[0].notes == shard.notes
     assert [file.name for file in tmp_path.iterdir()] == ["data"]
     assert load(path).shards[0].notes == shard.notes
+
+
+def test_a_run_that_dies_between_launches_tells_the_last_one(tmp_path: Path) -> None:
+    """As after a fault of the GPU, which comes when the launch has returned."""
+    path = str(tmp_path / "data")
+    run_script(DIES + f"pass\nrecorder.partial({UNENDED!r}); os.abort()", path, status=-6)
+    (shard,) = load(path).shards
+    told = f"no launch was in flight when process {shard.pid} ended without a word; the last one, which returned, was"
+    assert shard.notes == (f"{told} {TOLD}",)
+
+
+def test_a_process_of_a_run_that_goes_on_may_end_without_a_word(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    run_script(DIES + "pass\nos._exit(0)", path)
+    assert load(path).shards[0].notes == ()
+
+
+@pytest.mark.parametrize(("begun", "more"), [(16, ""), (17, "1 more launches"), (70, "more launches than were kept")])
+def test_all_launches_in_flight_are_told_or_how_many_more(tmp_path: Path, begun: int, more: str) -> None:
+    path = str(tmp_path / "data")
+    many = f"pass\nfor n in range({begun}):\n    table.decide(**facts(N=4 * n)).launch().__enter__()\nos._exit(3)"
+    run_script(DIES + many, path, status=3)
+    (shard,) = load(path).shards
+    head = f"in flight when process {shard.pid} ended without a word"
+    assert [f"N={4 * n} " in note for n, note in zip(range(16), shard.notes, strict=False)] == [True] * 16
+    assert shard.notes[16:] == ((f"{head}: {more}",) if more else ())
 
 
 def test_a_run_that_ends_in_order_has_nothing_in_flight_and_leaves_no_ring(tmp_path: Path) -> None:

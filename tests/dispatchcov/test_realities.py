@@ -42,6 +42,7 @@ def test_a_worker_that_crashes_keeps_its_finished_tests_and_is_named(project: py
     result.stdout.fnmatch_lines(["*worker 'gw*' crashed while running 'test_x.py::test_crash'"])
     wanted = "in test_x.py::test_crash (call): demo::scale: * (N=5 aligned=false dtype=float32)"
     result.stdout.fnmatch_lines([f"note: in flight when process * ended without a word {wanted}"])
+    result.stdout.fnmatch_lines(["note: a worker of pytest-xdist crashed in test_x.py::test_crash"])
     names = [f"test_x.py::test_wide[[]{n}]" for n in range(0, 40, 4)]
     names += [f"test_x.py::test_after[[]{n}]" for n in range(40, 80, 4)]
     assert set(reached_by(project, "vec4")) == {name.replace("[[]", "[") for name in names}

@@ -143,13 +143,14 @@ struct Late {
     ~Late() { demo::decide(facts(4)); }
 };
 
-// A launch in flight when the process dies.
-void crash() {
+// A launch in flight when the process dies, after `later` others that have returned.
+void crash(int later) {
     dispatchcov::enter("crashing", "call");
     const auto first = demo::decide(facts(12));
     { const auto launch = first.launch(); }
     const auto second = demo::decide(facts(7, false, "float32", 80));
     const auto launch = second.launch();
+    for (int i = 0; i < later; ++i) const auto other = first.launch();
     std::raise(SIGSEGV);
 }
 
@@ -172,7 +173,7 @@ int main(int argc, char** argv) {
     if (scene == "threads") threads(number(2), number(3));
     if (scene == "forks") forks(argc > 2 ? argv[2] : "exit");
     if (scene == "cells") cells(number(2), number(3));
-    if (scene == "crash") crash();
+    if (scene == "crash") crash(number(2));
     if (scene == "full") full();
     if (scene == "late") {
         static const Late late;

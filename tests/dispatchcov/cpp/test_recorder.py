@@ -250,8 +250,9 @@ def test_decisions_after_the_end_are_kept(program: Path, tmp_path: Path) -> None
     assert sorted(shard.ended for shard in data.shards) == [False, True]
 
 
-def test_the_launch_in_flight_is_named_after_a_crash(program: Path, tmp_path: Path) -> None:
-    assert cpp_build.run(program, "crash", data=tmp_path / "d").returncode == -signal.SIGSEGV
+@pytest.mark.parametrize("later", [0, 500])
+def test_the_launch_in_flight_is_named_after_a_crash(program: Path, tmp_path: Path, later: int) -> None:
+    assert cpp_build.run(program, "crash", str(later), data=tmp_path / "d").returncode == -signal.SIGSEGV
     (shard,) = store.load(tmp_path / "d").shards
     (note,) = shard.notes
     assert re.fullmatch(

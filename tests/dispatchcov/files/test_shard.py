@@ -194,6 +194,16 @@ def test_a_row_that_the_array_does_not_know_was_selected_once(read: Read, counts
     assert counted(data) == [(1, 0, 0, 0)]
 
 
+@pytest.mark.parametrize(("counts", "lost"), [(None, 1), (b"", 1), ([0, 0, 0, 0], 0)])
+def test_counts_that_are_not_beside_their_shard_are_told(read: Read, counts: Any, lost: int) -> None:
+    (shard,) = read(HEAD, TABLE, VIEW, ROW, counts=counts).shards
+    told = f"the counts of process 12 are lost: {NAME}{COUNTS} is not beside its shard"
+    assert shard.partial == (told,) * lost
+    assert shard.notes == (f"{told}; 1 rows count what was written before, or 1",) * lost
+    (ended,) = read(HEAD, TABLE, VIEW, ROW, CLOSE, END, counts=None).shards
+    assert (ended.partial, ended.notes) == ((), ())
+
+
 def test_rows_in_progress_may_say_their_counts_themselves(read: Read) -> None:
     later = {key: value for key, value in ROW.items() if key != "slot"} | {"counts": [8, 7, 0, 0]}
     data = read(HEAD, TABLE, VIEW, ROW, later, counts=[9, 9, 9, 9])
