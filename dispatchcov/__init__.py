@@ -13,6 +13,8 @@ A tour::
     Results.of(dispatchcov.load_records(".dispatchcov")) # what was covered, as values
 
 Everything below is public; the rest may change.
+
+PYTEST_DONT_REWRITE: coverage.py imports its plugin, and this with it, before pytest could rewrite it.
 """
 
 from __future__ import annotations

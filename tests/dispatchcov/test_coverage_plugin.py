@@ -145,6 +145,16 @@ def test_runs_of_several_machines_combine(project: Project) -> None:
     assert len(table["contexts"][str(WHEN)]) == 4
 
 
+def test_an_installed_dispatchcov_may_be_imported_before_pytest_where_warnings_are_errors(project: Project) -> None:
+    """pytest rewrites the assertions of plugins that were copied to where packages are, and warns if it is too late."""
+    (project.path / "dispatchcov").symlink_to(Path(dispatchcov.__file__).parent)
+    project.put("copied-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: copied\nVersion: 1\n")
+    project.put("copied-1.dist-info/RECORD", "dispatchcov/__init__.py,,\n")
+    project.put("copied-1.dist-info/entry_points.txt", "[pytest11]\ndispatchcov = dispatchcov.pytest_plugin\n")
+    project.put("pyproject.toml", SETTINGS + "[tool.pytest.ini_options]\nfilterwarnings = ['error']\n")
+    assert "2 passed" in project.coverage(*RUN, status=1)  # the gate fails: partitions are missed
+
+
 def test_workers_of_xdist_are_covered(project: Project) -> None:
     project.coverage(*RUN, "-n", "2", status=1)
     assert len(project.files()["small.toml"]["contexts"][str(VEC4)]) == 2
