@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dispatchcov.errors import DataError
 from dispatchcov.files.data_file import is_data_file, is_sqlite, write
 from dispatchcov.files.data_file_read import read
-from dispatchcov.files.flight_read import IN_FLIGHT
+from dispatchcov.files.fitting import kept
+from dispatchcov.files.flight_read import IN_FLIGHT, NONE_IN_FLIGHT
 from dispatchcov.files.merge import merge
 from dispatchcov.files.shard import COMPANIONS
 from dispatchcov.files.shard_read import read_shard, read_shards
@@ -37,12 +38,13 @@ def load(data_file: Path, *, shards: bool = True) -> Data:
     """What ``data_file`` and, with ``shards``, the shards beside it hold; :class:`DataError` if there is neither.
 
     A shard that cannot be read does not keep the others from being read: it has no rows and a problem that says why.
+    Rows that do not fit the table they name are left out of a shard, with a problem; of a data file they are an error.
     """
     path = os.fspath(data_file)
     beside = shards_beside(path) if shards else []
     with _undisturbed():
         there = [read(path)] if os.path.lexists(path) else []
-        data = merge(*there, *read_shards(beside))
+        data = merge(*there, *map(kept, read_shards(beside)))
     if not there and not data.shards:
         wanted = "a data file or shards beside it, got neither" if shards else "a data file, got none"
         raise DataError(f"{path}: no data: expected {wanted}; {MAKES_DATA}")
@@ -73,7 +75,7 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
         there = [read(path)] if os.path.lexists(path) else []
         merged = {name: read(name) for name in inputs if is_sqlite(name)}
         single = [name for name in inputs if name not in merged]
-        shards = dict(zip(single, read_shards(single, refuse=named), strict=True))
+        shards = dict(zip(single, map(kept, read_shards(single, refuse=named)), strict=True))
         data = merge(*there, *merged.values(), *shards.values())
         if not there and not data.shards:
             wanted = "a data file, shards beside it or paths with some, got none"
@@ -89,7 +91,7 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
 def crashes(data_file: Path) -> list[str]:
     """The launches in flight when processes that recorded for ``data_file`` ended without a word, in words."""
     notes = (note for name in shards_beside(data_file) for note in _notes(name))
-    return [note for note in notes if note.startswith(IN_FLIGHT)]
+    return [note for note in notes if note.startswith((IN_FLIGHT, NONE_IN_FLIGHT))]
 
 
 def _notes(shard: str) -> tuple[str, ...]:

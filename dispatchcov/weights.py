@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from dispatchcov import decide, places
 from dispatchcov.errors import DataError, DigestError
+from dispatchcov.files import fitting
 from dispatchcov.items import Item, Weight, Weights
 from dispatchcov.loading.load import parse_table
 from dispatchcov.records import COUNTED, Data, Row
@@ -59,14 +60,14 @@ def _rows(table: Table, workload: Data, source: str) -> list[Row]:
         if recorded.op != table.op:
             continue
         rows = [row for row in workload.rows if row.digest == recorded.digest]
-        if recorded.digest != table.digest:
-            if parse_table(recorded.text, source=recorded.source).rules_digest != table.rules_digest:
-                raise DigestError(
-                    f"{table.op}: {table.source} has digest {table.digest[:12]}, the workload {source} was recorded "
-                    f"with {recorded.digest[:12]}, whose rules are others; record it again"
-                )
-            rows = [row._replace(vector=view.vector(row.inputs[0])) for row in rows]
-        found += rows
+        other = recorded.digest != table.digest
+        if other and parse_table(recorded.text, source=recorded.source).rules_digest != table.rules_digest:
+            raise DigestError(
+                f"{table.op}: {table.source} has digest {table.digest[:12]}, the workload {source} was recorded "
+                f"with {recorded.digest[:12]}, whose rules are others; record it again"
+            )
+        fitting.refuse(table, rows)
+        found += [row._replace(vector=view.vector(row.inputs[0])) for row in rows] if other else rows
     return found
 
 

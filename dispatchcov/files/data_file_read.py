@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from dispatchcov.errors import DataError
-from dispatchcov.files import untrusted
+from dispatchcov.files import fitting, untrusted
 from dispatchcov.files.data_file import APPLICATION, FORMAT, MAX_BYTES, STATEMENTS, TABLES, connect, whose
 from dispatchcov.files.untrusted import integer, open_regular, refuse, text
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
@@ -33,7 +33,9 @@ def read(path: str) -> Data:
             relations = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
     except (sqlite3.Error, ValueError) as error:
         raise DataError(f"{path}: expected a data file, cannot read it: {error}") from None
-    return _Content(path, relations).data()
+    data = _Content(path, relations).data()
+    fitting.refuse_file(path, data)
+    return data
 
 
 def _check_head(path: str, head: bytes, size: int) -> None:

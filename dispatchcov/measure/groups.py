@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dispatchcov import decide
 from dispatchcov.decide import View
 from dispatchcov.expr import Value
+from dispatchcov.files import fitting
 from dispatchcov.formula import leaves, read
 from dispatchcov.items import Side
 from dispatchcov.records import ASSERTS, COUNTED, Data, Row
@@ -65,7 +66,11 @@ class Paths:
 
 
 def grouped(table: Table, data: Data, rows: Sequence[Row]) -> list[Group]:
-    """``rows``, all of ``table``, as groups; a row counts if its test passed or it belongs to no test."""
+    """``rows``, all of ``table``, as groups; a row counts if its test passed or it belongs to no test.
+
+    Raises :class:`DataError` if one does not fit ``table``.
+    """
+    fitting.refuse(table, rows)
     run_of = {shard.name: shard.run for shard in data.shards}
     own = {(outcome.shard, outcome.test): outcome.outcome for outcome in data.outcomes}
     shared = {(run_of.get(outcome.shard, ""), outcome.test): outcome.outcome for outcome in data.outcomes}
