@@ -14,14 +14,19 @@ from typing import Any
 
 from dispatchcov.errors import DataError
 from dispatchcov.expr import Value
+from dispatchcov.files import checksum
 from dispatchcov.files.untrusted import open_regular, reason
 from dispatchcov.records import Data, Inputs, Shard
 
-FORMAT = 2  # 1 had no kernel time
+FORMAT = 3  # 1 had no kernel time, 2 no checksum
+NO_CHECKSUM = 2
 APPLICATION = 0x44437631  # "DCv1", where SQLite keeps whose file it is; ``user_version`` is the format
 MAX_BYTES = 1 << 30
 
 SCHEMA = """
+CREATE TABLE checksum (   -- one row; the first table, for its place (dispatchcov.files.checksum)
+    sha256 BLOB           -- of the bytes of the file, with 255 in those of this value
+);
 CREATE TABLE tables (     -- the versions of tables that decided
     id INTEGER PRIMARY KEY,
     digest TEXT,          -- of all that decides, counts or judges
@@ -81,6 +86,7 @@ CREATE TABLE outcomes (   -- how tests ended
 """
 STATEMENTS = tuple(statement.strip() for statement in SCHEMA.split(";\n"))
 TABLES = {"tables": 5, "shards": 12, "tests": 2, "contexts": 3, "decisions": 7, "rows": 9, "outcomes": 3}
+"""The tables of :data:`SCHEMA` after the checksum, with how many columns they have."""
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -91,6 +97,7 @@ def write(path: str, data: Data) -> None:
         fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
             _fill(beside, data)
+            checksum.seal(beside)
             os.fsync(fd)
             os.replace(beside, path)
         except BaseException:
@@ -109,11 +116,14 @@ def _fill(path: str, data: Data) -> None:
     with contextlib.closing(connect(path, "rw")) as connection:
         connection.execute("PRAGMA journal_mode=OFF")  # the file is thrown away if this fails
         connection.execute("PRAGMA synchronous=OFF")
+        connection.execute(f"PRAGMA page_size={checksum.PAGE}")
+        connection.execute("PRAGMA auto_vacuum=NONE")  # where it is on, the second page is not the first table's
         connection.execute(f"PRAGMA application_id={APPLICATION}")
         connection.execute(f"PRAGMA user_version={FORMAT}")
         connection.execute("BEGIN")
         for statement in STATEMENTS:
             connection.execute(statement)
+        connection.execute("INSERT INTO checksum VALUES (?)", (checksum.UNKNOWN,))
         for table, rows in _relations(data):
             _insert(connection, table, iter(rows))
         connection.execute("COMMIT")

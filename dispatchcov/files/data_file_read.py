@@ -10,8 +10,17 @@ from itertools import chain
 from typing import Any
 
 from dispatchcov.errors import DataError
-from dispatchcov.files import fitting, untrusted
-from dispatchcov.files.data_file import APPLICATION, FORMAT, MAX_BYTES, STATEMENTS, TABLES, connect, whose
+from dispatchcov.files import checksum, fitting, untrusted
+from dispatchcov.files.data_file import (
+    APPLICATION,
+    FORMAT,
+    MAX_BYTES,
+    NO_CHECKSUM,
+    STATEMENTS,
+    TABLES,
+    connect,
+    whose,
+)
 from dispatchcov.files.untrusted import integer, open_regular, refuse, text
 from dispatchcov.records import Data, Outcome, Row, Shard, TableText
 
@@ -22,43 +31,45 @@ def read(path: str) -> Data:
     """What the data file ``path`` holds; raises :class:`DataError` for any other file, a later format and damage."""
     with open_regular(path, "a data file", MAX_BYTES) as stream:
         head = stream.read(100)
-        size = os.fstat(stream.fileno()).st_size
-    _check_head(path, head, size)
+        version = _check_head(path, head, os.fstat(stream.fileno()).st_size)
+        if version != NO_CHECKSUM:
+            checksum.check(path, stream)
     try:
         # ``immutable``: no lock, and no journal or other file is looked for; the file is only ever replaced as a whole.
         with contextlib.closing(connect(path, "ro&immutable=1")) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT)
             connection.execute("PRAGMA trusted_schema=OFF")
-            _check_schema(path, connection)
+            _check_schema(path, connection, version)
             relations = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
     except (sqlite3.Error, ValueError) as error:
         raise DataError(f"{path}: expected a data file, cannot read it: {error}") from None
-    data = _Content(path, relations).data()
-    fitting.refuse_file(path, data)
-    return data
+    return _Content(path, relations).data()
 
 
-def _check_head(path: str, head: bytes, size: int) -> None:
+def _check_head(path: str, head: bytes, size: int) -> int:
+    """The format of the file ``path``, of ``size`` bytes, by its first 100."""
     application = whose(head)
     if application != APPLICATION:
         got = f"a file that begins with {head[:16]!r}" if application is None else "another program's SQLite file"
         raise DataError(f"{path}: expected a data file of dispatchcov, got {got}")
     version = int.from_bytes(head[60:64], "big")
-    if version != FORMAT:
+    if version not in (FORMAT, NO_CHECKSUM):
         later = "; a later version of dispatchcov wrote it" if version > FORMAT else ""
         raise DataError(f"{path}: expected data file format {FORMAT}, got {version}{later}")
     page = int.from_bytes(head[16:18], "big")
     whole = (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32], "big")
     if size != whole:
         raise DataError(f"{path}: expected a data file of {whole} bytes, got {size}: it was cut or added to")
+    return version
 
 
-def _check_schema(path: str, connection: sqlite3.Connection) -> None:
+def _check_schema(path: str, connection: sqlite3.Connection, version: int) -> None:
     """Only our tables: a stranger's view or trigger would run as part of a query."""
     found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
-    if found != set(STATEMENTS):
-        strange = min(str(sql) for sql in found.symmetric_difference(STATEMENTS))[:80]
-        raise DataError(f"{path}: expected the tables of data file format {FORMAT}, got a difference in {strange!r}")
+    wanted = STATEMENTS if version != NO_CHECKSUM else STATEMENTS[1:]
+    if found != set(wanted):
+        strange = min(str(sql) for sql in found.symmetric_difference(wanted))[:80]
+        raise DataError(f"{path}: expected the tables of data file format {version}, got a difference in {strange!r}")
 
 
 class _Content:
@@ -80,6 +91,7 @@ class _Content:
             shards = {row[0]: _shard(row) for row in self.rows_of("shards")}
             contexts = {number: (tests[test], text(phase)) for number, test, phase in self.rows_of("contexts")}
             decisions = self.decisions({number: table.digest for number, table in tables.items()})
+            fitting.refuse_file(self.path, tables.values(), list(map(_row, decisions.values())))
             rows = self.rows({number: shard.name for number, shard in shards.items()}, contexts, decisions)
             outcomes = [(shards[s].name, tests[test], text(outcome)) for s, test, outcome in self.rows_of("outcomes")]
         except (LookupError, TypeError, ValueError):
@@ -119,6 +131,12 @@ class _Content:
         what = (names, digest, machine, test, phase, vector, hardware, kernel)
         columns = (*what, *counts, inputs, map(bool, finished), times)
         return tuple(map(Row._make, zip(*columns, strict=True)))
+
+
+def _row(decision: tuple[Any, ...]) -> Row:
+    """What all rows of ``decision`` have in common."""
+    digest, machine, vector, hardware, kernel, inputs = decision
+    return Row("", digest, machine, "", "", vector, hardware, kernel, 0, 0, 0, 0, inputs)
 
 
 def _inputs(columns: Any) -> list[list[Any]]:

@@ -5,7 +5,7 @@ be, and of which types, only the table knows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -67,15 +67,15 @@ def refuse(table: Table, rows: Sequence[Row]) -> None:
         raise DataError(f"{table.op}: records are damaged: {shape.told(_unfit(shape, rows)[0])}")
 
 
-def refuse_file(path: str, data: Data) -> None:
-    """Raise :class:`DataError` if ``data``, of the data file ``path``, has a row that does not fit its table."""
-    for shape, rows in _unfitting(data):
-        raise DataError(f"{path}: a decision of {shape.op}: {shape.told(rows[0])}; the file is damaged or was changed")
+def refuse_file(path: str, tables: Collection[TableText], rows: Sequence[Row]) -> None:
+    """Raise :class:`DataError` if one of ``rows``, of the data file ``path``, does not fit its table."""
+    for shape, unfit in _unfitting(tables, rows):
+        raise DataError(f"{path}: a decision of {shape.op}: {shape.told(unfit[0])}; the file is damaged or was changed")
 
 
 def kept(data: Data) -> Data:
     """``data``, of one shard, without rows that do not fit their tables: of these its problems tell."""
-    for shape, rows in _unfitting(data):
+    for shape, rows in _unfitting(data.tables, data.rows):
         count = f"{len(rows)} rows" if len(rows) > 1 else "a row"
         problem = f"{count} of {shape.op} left out: {shape.told(rows[0])}"
         out = set(map(id, rows))
@@ -84,13 +84,13 @@ def kept(data: Data) -> Data:
     return data
 
 
-def _unfitting(data: Data) -> Iterable[tuple[Shape, list[Row]]]:
-    """The tables that do not fit all of their rows, with these rows."""
-    for table in data.tables:
-        rows = [row for row in data.rows if row.digest == table.digest] if len(data.tables) > 1 else data.rows
-        shape = _shape(table) if rows else None
-        if shape is not None and not shape.fits(rows):
-            yield shape, _unfit(shape, rows)
+def _unfitting(tables: Collection[TableText], rows: Sequence[Row]) -> Iterator[tuple[Shape, list[Row]]]:
+    """Those of ``tables`` that do not fit all of their ``rows``, with the rows that they do not fit."""
+    for table in tables:
+        own = [row for row in rows if row.digest == table.digest] if len(tables) > 1 else rows
+        shape = _shape(table) if own else None
+        if shape is not None and not shape.fits(own):
+            yield shape, _unfit(shape, own)
 
 
 def _unfit(shape: Shape, rows: Iterable[Row]) -> list[Row]:

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from dispatchcov import store
 from dispatchcov.errors import DispatchcovError
+from dispatchcov.files.checksum import AT
 from dispatchcov.files.shard import COUNTS
 from dispatchcov.flight import FLIGHT
 from dispatchcov.gate import judge
 from dispatchcov.records import Data
 from dispatchcov.report import render
 from dispatchcov.results import Results
-from tests.dispatchcov.recording import run_script
+from tests.dispatchcov.recording import resealed, run_script
 
 FUZZ = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -91,10 +92,12 @@ def test_shards(tmp_path: Path, end: str, edits: list[tuple[float, int, bytes]])
 
 
 @FUZZ
-@given(EDITS)
-def test_data_files(tmp_path: Path, edits: list[tuple[float, int, bytes]]) -> None:
+@given(EDITS, st.booleans())
+def test_data_files(tmp_path: Path, edits: list[tuple[float, int, bytes]], sealed: bool) -> None:
     path = tmp_path / "data"
     path.write_bytes(edited(files()[2], edits))
+    if sealed and path.stat().st_size > AT:
+        resealed(path)
     try:
         used(store.load(path))
         store.combine(path)

@@ -24,7 +24,7 @@ from dispatchcov.files.shard import COUNTS
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import UNENDED, Data, Outcome, Row, Shard, TableText
 from dispatchcov.store import combine, erase, load, merge, save, shards_beside
-from tests.dispatchcov.recording import demo, facts, run_script, totals
+from tests.dispatchcov.recording import demo, facts, resealed, run_script, totals
 
 TABLES = (TableText("d1", "op::a", "a.toml", "text a"), TableText("d2", "op::b", "b.toml", "text b"))
 
@@ -292,9 +292,10 @@ def test_a_foreign_file_is_refused_and_left_alone(path: str, tmp_path: Path, kin
 
 
 CHANGES = {
-    "later": ("PRAGMA user_version=3", "data file format 2, got 3; a later version of dispatchcov wrote it"),
-    "earlier": ("PRAGMA user_version=1", "expected data file format 2, got 1"),
-    "view": ("CREATE VIEW more AS SELECT 1", "the tables of data file format 2, got a difference in 'CREATE VIEW"),
+    "later": ("PRAGMA user_version=4", "data file format 3, got 4; a later version of dispatchcov wrote it"),
+    "earlier": ("PRAGMA user_version=1", "expected data file format 3, got 1"),
+    "no checksum": ("PRAGMA user_version=2", "the tables of data file format 2, got a difference in 'CREATE TABLE ch"),
+    "view": ("CREATE VIEW more AS SELECT 1", "the tables of data file format 3, got a difference in 'CREATE VIEW"),
     "trigger": ("CREATE TRIGGER t AFTER INSERT ON rows BEGIN SELECT 1; END", "got a difference in 'CREATE TRIGGER"),
     "column": ("ALTER TABLE rows ADD COLUMN more", "got a difference in"),
     "no table": ("DROP TABLE outcomes", "got a difference in 'CREATE TABLE outcomes"),
@@ -335,6 +336,7 @@ def test_a_data_file_with_other_contents_is_refused(path: str, monkeypatch: pyte
     record_run(path)
     combine(path, remove=True)
     sqlite_file(path, statement)
+    resealed(path)
     monkeypatch.setattr(data_file_read, "MAX_TEXT", 500_000)
     with pytest.raises(DataError) as caught:
         load(path)
@@ -362,6 +364,9 @@ def test_from_damaged_data_files_comes_data_or_a_data_error(path: str) -> None:
         for _ in range(rnd.choice((1, 3, 30))):
             content[rnd.randrange(100, len(content))] = rnd.randrange(256)
         Path(path).write_bytes(content)
+        with pytest.raises(DataError):
+            load(path)
+        resealed(path)
         try:
             data = load(path)
         except DataError:
