@@ -23,7 +23,9 @@ from dispatchcov.records import Data, Shard
 __all__ = ["combine", "erase", "load", "load_records", "merge", "read_shard", "save", "shards_beside"]
 
 _SHARD = re.compile(r"\.[^.]+\.\d+\.[0-9a-f]{12}\.jsonl")
-_OURS = re.compile(rf"({_SHARD.pattern}({'|'.join(map(re.escape, COMPANIONS))})?|\.[0-9a-f]{{12}}\.tmp)")
+_COMPANIONS = "|".join(map(re.escape, COMPANIONS))
+_OURS = re.compile(rf"({_SHARD.pattern}({_COMPANIONS})?|\.[0-9a-f]{{12}}\.tmp)")
+_COMPANION = re.compile(rf"(?P<shard>.*{_SHARD.pattern})({_COMPANIONS})", re.DOTALL)
 
 Path = str | os.PathLike[str]
 MAKES_DATA = "`pytest --dispatch-report` and `dispatchcov run -- COMMAND` make some"
@@ -62,14 +64,15 @@ load_records = load  # its public name: that of a module would hide it
 def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False) -> Data:
     """Merge ``paths`` into ``data_file`` and return all that it holds then.
 
-    ``paths`` are shards, data files or directories that hold some; without any, the shards beside ``data_file``. With
+    ``paths`` are shards, data files or directories that hold some; without any, the shards beside ``data_file``. What
+    is kept beside a shard may be named too: it is read with its shard. With
     ``remove`` the inputs are removed once the data file is written, but for shards that had problems or whose process
     still runs. Raises :class:`DataError`, before anything is changed, if there is no input or one cannot be read, but
     for shards that were not named themselves: of these the data file holds what :func:`load` gives.
     """
     path = os.fspath(data_file)
     with _alone(path), _undisturbed():
-        named = [os.fspath(given) for given in paths]
+        named = [_shard_of(os.fspath(given)) for given in paths]
         inputs = [name for given in named for name in _inputs(given)] or shards_beside(path)
         inputs = [name for name in dict.fromkeys(inputs) if not _same(name, path)]
         there = [read(path)] if os.path.lexists(path) else []
@@ -130,6 +133,7 @@ def _inputs(path: str) -> list[str]:
     if not os.path.lexists(path):
         raise DataError(f"{path}: expected a shard, a data file or a directory that holds some, got none")
     if not os.path.isdir(path):
+        _refuse_empty(path)
         return [path]
     try:
         names = sorted(os.path.join(path, name) for name in os.listdir(path))
@@ -139,6 +143,23 @@ def _inputs(path: str) -> list[str]:
     if not found:
         raise DataError(f"{path}: no data: expected shards or data files in the directory, got none; {MAKES_DATA}")
     return found
+
+
+def _shard_of(path: str) -> str:
+    """``path`` or, where it is the companion of a shard, that shard."""
+    companion = _COMPANION.fullmatch(path)
+    if companion is None or not os.path.lexists(path):
+        return path
+    if not os.path.lexists(companion["shard"]):
+        shard = os.path.basename(companion["shard"])
+        raise DataError(f"{path}: expected the shard that it belongs to beside it, {shard}, got none")
+    return companion["shard"]
+
+
+def _refuse_empty(path: str) -> None:
+    """Raise :class:`DataError` for an empty file, unless it is a shard whose process had written nothing yet."""
+    if os.path.isfile(path) and not os.path.getsize(path) and not re.search(f"{_SHARD.pattern}$", path):
+        raise DataError(f"{path}: expected a shard or a data file, got an empty file")
 
 
 def _same(a: str, b: str) -> bool:

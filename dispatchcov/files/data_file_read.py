@@ -50,7 +50,8 @@ def _check_head(path: str, head: bytes, size: int) -> int:
     """The format of the file ``path``, of ``size`` bytes, by its first 100."""
     application = whose(head)
     if application != APPLICATION:
-        got = f"a file that begins with {head[:16]!r}" if application is None else "another program's SQLite file"
+        text = f"a file that begins with {head[:16]!r}" if head else "an empty file"
+        got = text if application is None else "another program's SQLite file"
         raise DataError(f"{path}: expected a data file of dispatchcov, got {got}")
     version = int.from_bytes(head[60:64], "big")
     if version not in (FORMAT, NO_CHECKSUM):

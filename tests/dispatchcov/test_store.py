@@ -21,6 +21,7 @@ from dispatchcov import store
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.files import data_file, data_file_read
 from dispatchcov.files.shard import COUNTS
+from dispatchcov.flight import FLIGHT
 from dispatchcov.recorder import Recorder
 from dispatchcov.records import UNENDED, Data, Outcome, Row, Shard, TableText
 from dispatchcov.store import combine, erase, load, merge, save, shards_beside
@@ -267,7 +268,7 @@ def sqlite_file(path: str, *statements: str) -> None:
 
 
 FOREIGN: dict[str, tuple[Callable[[str], Any], str]] = {
-    "empty": (lambda p: Path(p).write_bytes(b""), "a data file of dispatchcov, got a file that begins with b''"),
+    "empty": (lambda p: Path(p).write_bytes(b""), "a data file of dispatchcov, got an empty file"),
     "text": (lambda p: Path(p).write_text("hello" * 99), "got a file that begins with b'hellohellohelloh'"),
     "sqlite": (lambda p: sqlite_file(p, "CREATE TABLE rows (x)"), "got another program's SQLite file"),
     "directory": (os.mkdir, "got something else than a regular file"),
@@ -462,6 +463,7 @@ def test_combine_into_a_directory_of_its_own_data_file_keeps_it(path: str, tmp_p
     [
         (lambda p: None, "expected a shard, a data file or a directory that holds some, got none"),
         (lambda p: p.mkdir(), "no data: expected shards or data files in the directory, got none"),
+        (lambda p: p.write_text(""), "expected a shard or a data file, got an empty file"),
         (lambda p: p.write_text("hello\n"), "expected a shard, whose first line is"),
         (lambda p: sqlite_file(str(p), "CREATE TABLE t (x)"), "got another program's SQLite file"),
     ],
@@ -474,6 +476,55 @@ def test_what_cannot_be_combined_changes_nothing(path: str, tmp_path: Path, make
     assert message in str(caught.value)
     assert len(shards_beside(path)) == 1
     assert not os.path.exists(path)
+
+
+def test_an_empty_file_is_no_input_unless_it_is_a_shard_just_begun(path: str, tmp_path: Path) -> None:
+    begun = tmp_path / "other.host.1.000000000000.jsonl"
+    begun.write_text("")
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    with pytest.raises(DataError, match=r"empty: expected a shard or a data file, got an empty file"):
+        combine(path, [empty])
+    with pytest.raises(DataError, match="no data: expected a data file, shards beside it or paths with some, got none"):
+        combine(path, [begun])
+    record_run(path)
+    data = combine(path, [*shards_beside(path), begun])
+    assert len(data.shards) == 1
+    with pytest.raises(DataError, match=r"empty: expected a shard or a data file, got an empty file"):
+        combine(path, [empty])
+    assert load(path) == data
+
+
+IN_PROGRESS = """
+recorder = Recorder(sys.argv[1]).start()
+recorder.enter("t", "call")
+for n in range(70):
+    demo().decide(**facts(N=8))
+os._exit(0)
+"""
+
+
+def test_what_is_kept_beside_a_shard_may_be_named_with_it_or_for_it(path: str, tmp_path: Path) -> None:
+    run_script(IN_PROGRESS, path)
+    (shard_path,) = shards_beside(path)
+    every = sorted(map(str, tmp_path.iterdir()))
+    assert len(every) == 3
+    wanted = load(path)
+    assert totals(wanted.rows) == {("t", "call"): (70, 0, 0, 0)}
+    for number, names in enumerate((every, [shard_path + COUNTS], [shard_path + FLIGHT, shard_path])):
+        assert combine(tmp_path / f"all{number}", names) == wanted
+    os.rename(shard_path, tmp_path / "moved")
+    for companion in (COUNTS, FLIGHT):
+        with pytest.raises(DataError) as caught:
+            combine(path, [tmp_path / "moved", shard_path + companion])
+        name = os.path.basename(shard_path)
+        message = f"{shard_path}{companion}: expected the shard that it belongs to beside it, {name}, got none"
+        assert str(caught.value) == message
+    with pytest.raises(DataError, match="counts: expected a shard, a data file or a directory that holds some, got"):
+        combine(path, [tmp_path / "none.host.1.000000000000.jsonl.counts"])
+    os.rename(tmp_path / "moved", shard_path)
+    assert combine(path, every, remove=True) == wanted
+    assert sorted(os.listdir(tmp_path)) == [".dispatchcov", "all0", "all1", "all2"]
 
 
 def test_a_shard_with_a_problem_is_combined_but_not_removed(path: str) -> None:
