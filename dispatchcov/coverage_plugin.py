@@ -10,12 +10,16 @@
 
 Lines are not traced: the records of a pytest run say which were reached, and by which tests. They are put into
 coverage's data when a run ends that ``coverage run`` started, else into ``.coverage.dispatchcov`` beside the data file,
-for ``coverage combine --append``. Reports read the records too, to leave out what needs other hardware; without them
-every line counts but those proved unreachable or waived.
+for ``coverage combine --append``. Which machines decided is kept there too, as contexts of no line: reports leave out
+what needs other hardware than they, or those of the records, had. Without either every line counts but those proved
+unreachable or waived.
+
+``coverage combine`` adds up machines as it does lines: a process that decided nothing has none to add.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +32,7 @@ from dispatchcov import config, store
 from dispatchcov.errors import TableError, UsageError
 from dispatchcov.loading.load import load_table
 from dispatchcov.places import from_here
-from dispatchcov.records import Data
+from dispatchcov.records import Data, Machine
 from dispatchcov.results import Results
 from dispatchcov.table_lines import FileLines, files
 
@@ -69,6 +73,7 @@ class TablePlugin(CoveragePlugin):
         self.data_file = ".coverage"
         self.branch = self.relative = False
         self.context: str | None = None
+        self._machines: frozenset[Machine] | None = None
         self._files: dict[str, FileLines] | None = None
 
     def configure(self, config: TConfigurable) -> None:
@@ -91,18 +96,36 @@ class TablePlugin(CoveragePlugin):
 
     def put(self, data: CoverageData, results: Results) -> None:
         """Add the lines that ``results`` reached to ``data``, each under the tests that did."""
+        machines = sorted(_machines(results), key=repr)
         for file in filter(lambda file: file.here, files(results)):
             path = os.path.realpath(file.path)
             path = os.path.relpath(path) if self.relative else path
             for context, reached in sorted(_reached(file).items()):
-                data.set_context(context or self.context)
-                if self.branch:
-                    data.add_arcs({path: reached})
-                else:
-                    data.add_lines({path: {end for _, end in reached if end > 0}})
+                self.line(data, path, context or self.context, reached)
+            for machine in machines:
+                self.line(data, path, f"{NAME} {json.dumps(machine)}", set())
             data.set_context(self.context)
             data.add_arcs({}) if self.branch else data.add_lines({})
             data.touch_file(path, f"{NAME}.{type(self).__name__}")
+
+    def line(self, data: CoverageData, path: str, context: str | None, reached: set[TArc]) -> None:
+        """Add what ``context`` reached in ``path`` to ``data``, as lines or as arcs."""
+        data.set_context(context)
+        if self.branch:
+            data.add_arcs({path: reached})
+        else:
+            data.add_lines({path: {end for _, end in reached if end > 0}})
+
+    def machines(self) -> frozenset[Machine]:
+        """Those that decided, as coverage's data say."""
+        if self._machines is None:
+            contexts: set[str] = set()
+            if os.path.exists(self.data_file):
+                data = CoverageData(basename=self.data_file)
+                data.read()  # or it would be erased
+                contexts = data.measured_contexts()
+            self._machines = frozenset(found for text in contexts if (found := _machine(text)) is not None)
+        return self._machines
 
     def file_reporter(self, filename: str) -> FileReporter:
         """The reporter of a table: as it was judged when recorded or, without records, by itself."""
@@ -112,20 +135,33 @@ class TablePlugin(CoveragePlugin):
         if not os.path.isfile(path):
             raise coverage.exceptions.NoSource(f"No source for code: {filename!r}.")
         if path not in self._files:
-            self._files |= {os.path.realpath(file.path): file for file in files(_unrecorded(path))}
+            self._files |= {os.path.realpath(file.path): file for file in files(self._unrecorded(path))}
         return TableReporter(filename, self._files[path])
 
     def _recorded(self) -> Results:
         data = self.records or config.read(os.getcwd(), {}).data
         there = os.path.exists(data) or store.shards_beside(os.path.abspath(data))
-        return Results.of(store.load(os.path.abspath(data)) if there else Data())
+        return Results.of(store.load(os.path.abspath(data)) if there else Data(), machines=self.machines())
+
+    def _unrecorded(self, path: str) -> Results:
+        try:
+            return Results.of(Data(), (load_table(path),), machines=self.machines())
+        except TableError as error:
+            raise coverage.exceptions.NoSource(f"No dispatch table: {error}") from None
 
 
-def _unrecorded(path: str) -> Results:
+def _machines(results: Results) -> set[Machine]:
+    ops = {table.table.digest: table.table.op for table in results.tables}
+    return {Machine(ops[row.digest], row.machine, row.hardware) for row in results.data.rows if row.digest in ops}
+
+
+def _machine(context: str) -> Machine | None:
+    """The machine that ``context`` is, if it is one."""
     try:
-        return Results.of(Data(), (load_table(path),))
-    except TableError as error:
-        raise coverage.exceptions.NoSource(f"No dispatch table: {error}") from None
+        op, label, hardware = json.loads(context.removeprefix(f"{NAME} "))
+        return Machine(str(op), str(label), tuple(hardware)) if context.startswith(NAME) else None
+    except (ValueError, TypeError):
+        return None
 
 
 def _reached(file: FileLines) -> dict[str, set[TArc]]:

@@ -64,6 +64,14 @@ class Row(NamedTuple):
     nanoseconds: int = 0
 
 
+class Machine(NamedTuple):
+    """One that decided by the table of ``op``: its label, and the values of the table's hardware variables in order."""
+
+    op: str
+    label: str
+    hardware: tuple[Value, ...]
+
+
 class Outcome(NamedTuple):
     """How a test ended in one shard's process: ``passed``, ``failed``, ``skipped``, ``xfailed`` or ``xpassed``."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dispatchcov.drift import Drift
 from dispatchcov.errors import DataError, DigestError
 from dispatchcov.items import MEASURES, Item, Mismatch, Side, Totals, Weights, count
-from dispatchcov.records import UNENDED, Data, Shard
+from dispatchcov.records import UNENDED, Data, Machine, Shard
 from dispatchcov.table import Table, Waiver
 
 
@@ -70,9 +70,10 @@ class Results:
         *,
         evidence: Iterable[str] = (),
         today: datetime.date | None = None,
+        machines: Iterable[Machine] = (),
     ) -> Results:
         """Measure ``data`` against ``tables`` and the tables it was recorded with; ``evidence`` is what every
-        hit needs.
+        hit needs. ``machines`` decided in other runs: what they can reach is not ``elsewhere``.
 
         Raises :class:`DigestError` if a table of ``tables`` is another version of one in ``data``.
         """
@@ -83,7 +84,8 @@ class Results:
         needed = frozenset(evidence)
         partial = tuple(sorted({reason for shard in data.shards for reason in shard.partial}))
         problems = tuple(f"{shard.name}: {problem}" for shard in data.shards for problem in shard.problems)
-        measured = tuple(measure(table, data, needed, day, bool(partial)) for table in judged)
+        also = frozenset(machines)
+        measured = tuple(measure(table, data, needed, day, bool(partial), also) for table in judged)
         return Results(measured, data, judged, needed, day, partial, problems)
 
     def __add__(self, other: Results) -> Results:

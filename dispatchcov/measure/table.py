@@ -16,7 +16,7 @@ from dispatchcov.measure import pairs as measure_pairs
 from dispatchcov.measure.groups import Group, Paths, asserting, evidence_of, grouped, sides
 from dispatchcov.measure.mismatches import mismatches
 from dispatchcov.measure.waivers import unneeded
-from dispatchcov.records import Data, Row
+from dispatchcov.records import Data, Machine, Row
 from dispatchcov.regions import Space
 from dispatchcov.results import TableResults
 from dispatchcov.space.answers import Answer
@@ -28,12 +28,20 @@ from dispatchcov.table import EVIDENCE, Bin, Partition, Rule, Table, Waiver
 Values: TypeAlias = tuple[Value, ...]
 
 
-def measure(table: Table, data: Data, needed: frozenset[str], today: datetime.date, partial: bool) -> TableResults:
+def measure(
+    table: Table,
+    data: Data,
+    needed: frozenset[str],
+    today: datetime.date,
+    partial: bool,
+    machines: Collection[Machine] = (),
+) -> TableResults:
     """Measure ``table`` on ``data``; ``needed`` is the evidence that every hit needs, ``partial`` means
-    absence proves nothing.
+    absence proves nothing, ``machines`` decided in other runs.
     """
     rows = [row for row in data.rows if row.digest == table.digest]
     worker = Measure(table, grouped(table, data, rows), rows, needed, today, partial, asserting(data))
+    worker.had(each for each in machines if each.op == table.op and len(each.hardware) == len(table.hardware))
     wrong = mismatches(table, worker.groups, today)
     return TableResults(
         table,
@@ -81,6 +89,13 @@ class Measure:
         self.hardware = {row.hardware for row in rows}
         self.real = {row.hardware for row in rows if not emulated(row.machine)}
         self.asserting = asserting
+
+    def had(self, machines: Iterable[Machine]) -> None:
+        """There were ``machines`` too, of this table."""
+        for machine in machines:
+            self.hardware.add(machine.hardware)
+            if not emulated(machine.label):
+                self.real.add(machine.hardware)
 
     def asserts(self, row: Row) -> bool:
         """Did the test of ``row`` assert its partition or its kernel?"""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -155,6 +157,59 @@ def test_an_installed_dispatchcov_may_be_imported_before_pytest_where_warnings_a
     assert "2 passed" in project.coverage(*RUN, status=1)  # the gate fails: partitions are missed
 
 
+HARDWARE = """
+[table]
+op = "demo::scale"
+[variables]
+N = { type = "int", min = 0 }
+sm = { type = "int", values = [80, 90], hardware = true }
+[[kernel]]
+name = "ScaleTma"
+[[kernel]]
+name = "Scale"
+[[rule]]
+name = "tma"
+when = "sm >= 90"
+kernel = "ScaleTma"
+[[rule]]
+name = "scalar"
+kernel = "Scale"
+"""
+DECIDES = "import dispatchcov\nTABLE = dispatchcov.load_table('t1.toml')\ndef test_1(): TABLE.decide(N=1, sm={sm})\n"
+LOADS = """import dispatchcov
+dispatchcov.load_table('t1.toml')
+OTHER = dispatchcov.load_table('t2.toml')
+def test_2(): OTHER.decide(N=1, sm=90)
+"""
+
+
+@pytest.mark.parametrize("branch", ["", "branch = true\n"], ids=["lines", "branches"])
+@pytest.mark.parametrize("erased", [False, True], ids=["records there", "no records"])
+def test_which_lines_count_is_said_by_processes_that_decided(project: Project, branch: str, erased: bool) -> None:
+    """The records are those of the last run; coverage.py's data are those of all that it combines."""
+    project.put("pyproject.toml", SETTINGS + branch + "parallel = true\n")
+    project.put("t1.toml", HARDWARE)
+    project.put("t2.toml", HARDWARE.replace("scale", "other"))
+    project.put("test_1.py", DECIDES.format(sm=80))
+    project.put("test_2.py", LOADS)
+    project.coverage(*RUN, "test_1.py")
+    project.coverage(*RUN, "test_2.py")
+    if erased:
+        (project.path / ".dispatchcov").unlink()
+    project.coverage("combine", "-q")
+    files = project.files()
+    assert files["t1.toml"]["missing_lines"] == []
+    assert files["t1.toml"]["excluded_lines"] == [7, 11]
+    assert set().union(*files["t1.toml"]["contexts"].values()) == {"test_1.py::test_1"}
+    assert files["t2.toml"]["excluded_lines"] == [9, 15]
+    project.put("test_1.py", DECIDES.format(sm=90))
+    project.coverage(*RUN, "test_1.py")
+    project.coverage("combine", "-q", "--append")
+    assert files != project.files()
+    assert project.files()["t1.toml"]["missing_lines"] == []
+    assert project.files()["t1.toml"]["excluded_lines"] == []
+
+
 def test_workers_of_xdist_are_covered(project: Project) -> None:
     project.coverage(*RUN, "-n", "2", status=1)
     assert len(project.files()["small.toml"]["contexts"][str(VEC4)]) == 2
@@ -169,7 +224,10 @@ def test_what_needs_other_hardware_or_cannot_be_reached_is_excluded(project: Pro
     project.put("test_small.py", TESTS.replace("N=n,", "N=n, sm=80,"))
     project.coverage(*RUN, status=1)
     assert project.files()["small.toml"]["excluded_lines"] == [new, dead]
-    project.run("dispatchcov.cli", "erase", "-q")  # without records nothing tells what hardware there was
+    project.run("dispatchcov.cli", "erase", "-q")  # coverage.py's data tell what hardware there was
+    assert project.files()["small.toml"]["excluded_lines"] == [new, dead]
+    with contextlib.closing(sqlite3.connect(project.path / ".coverage")) as data, data:
+        data.execute("delete from context where context like 'dispatchcov%'")  # as of an earlier version
     assert project.files()["small.toml"]["excluded_lines"] == [dead]
     assert new in project.files()["small.toml"]["missing_lines"]
 
