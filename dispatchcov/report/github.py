@@ -1,6 +1,6 @@
 """Annotations for a pull request on GitHub: each reason why the gate failed, at the line of the table it is about.
 
-GitHub shows ten errors of a step; the last line, a notice, says how many more there are.
+GitHub shows ten errors of a step; the last line, a notice, says how many more there are, and the totals.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dispatchcov.gate import Verdict
 from dispatchcov.items import Item
 from dispatchcov.places import Place, Places, from_root
+from dispatchcov.report import weights as weights_report
 from dispatchcov.report.text import plural, totals_lines
 from dispatchcov.results import Results, TableResults
 from dispatchcov.table import show
@@ -28,7 +29,10 @@ def render(results: Results, verdict: Verdict) -> str:
     state = "not judged, the run was partial" if verdict.partial and verdict.ok else "passed"
     if not verdict.ok:
         state = f"FAILED, {plural(len(verdict.failures), 'reason')}{f', {left} of them not annotated' if left else ''}"
-    return "\n".join([*lines, command("notice", f"{state}; {' '.join(totals_lines(results))}", title="dispatch gate")])
+    said = [state, *totals_lines(results)]
+    if results.weights is not None:
+        said.append(weights_report.reached(results.weights))
+    return "\n".join([*lines, command("notice", "; ".join(said), title="dispatch gate")])
 
 
 def _error(failure: str, known: list[tuple[str, Place, str]]) -> str:

@@ -1,6 +1,7 @@
 """The report as GitHub-flavoured Markdown: the summary of a job, or a comment on a pull request.
 
-What is read first stands first, because a summary has at most 1 MiB: the gate, totals, partitions, what is missed.
+What is read first stands first, because a summary has at most 1 MiB: the gate, totals, a workload, partitions, what is
+missed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchcov.gate import Verdict
-from dispatchcov.items import Item
+from dispatchcov.items import Item, Weights
 from dispatchcov.report import drift as drift_report
+from dispatchcov.report import weights as weights_report
 from dispatchcov.report.text import evidence_text, near, plural, state_text
 from dispatchcov.results import Results, TableResults
 from dispatchcov.table import show
@@ -35,6 +37,8 @@ def _lines(results: Results, verdict: Verdict) -> Iterator[str]:
     yield ""
     yield from _listed(verdict.failures)
     yield from _totals(results)
+    if results.weights is not None:
+        yield from _weights(results.weights)
     for table in results.tables:
         yield from _table(table)
     for table in results.tables:
@@ -65,6 +69,21 @@ def _totals(results: Results) -> Iterator[str]:
         share = f"{totals.percent:g} %" if totals.total else "none to cover"
         rows.append((name, f"{totals.covered}/{totals.total}", share))
     yield from _rows(("measure", "covered", ""), rows, ":--", "--:", "--:")
+
+
+def _weights(weights: Weights) -> Iterator[str]:
+    """What a workload weighs: the share that tests reach, and the heaviest paths that none does."""
+    yield f"**{escape(weights_report.reached(weights))}**"
+    yield ""
+    yield from _listed((weights_report.evidence(weights), *weights.notes))
+    rows = [(f"{weights.share(region):.1f} %", weights_report.path(region), show(region.input))
+            for region in weights.unreached]  # fmt: skip
+    if rows:
+        yield f"{weights_report.HEAVIEST}:"
+        yield ""
+        yield from _rows(("share", "path", "input"), rows[: weights_report.SHOWN], "--:", ":--", ":--")
+    if more := rows[weights_report.SHOWN :]:
+        yield from _listed([f"and {len(more)} more (the JSON and HTML reports have all)"])
 
 
 def _table(results: TableResults) -> Iterator[str]:

@@ -8,34 +8,46 @@ from dispatchcov.items import Weight, Weights
 from dispatchcov.table import EVIDENCE, show
 
 SHOWN = 5
+HEAVIEST = "heaviest paths that no test reaches, each with an input of the workload"
 
 
 def lines(weights: Weights, shown: int = SHOWN) -> list[str]:
     """The share that tests reach in one line, with which evidence in another, then the heaviest that they do not."""
+    found = [reached(weights), f"  {evidence(weights)}"]
+    missed = weights.unreached
+    if missed:
+        found.append(f"  {HEAVIEST}:")
+    for region in missed[:shown]:
+        found.append(f"    {weights.share(region):5.1f} %  {path(region)}:  {show(region.input)}")
+    if len(missed) > shown:
+        found.append(f"    ... and {len(missed) - shown} more (the JSON and HTML reports have all)")
+    return [*found, *(f"  note: {note}" for note in weights.notes)]
+
+
+def reached(weights: Weights) -> str:
+    """The share that tests reach."""
     calls, nanoseconds = weights.reached()
     of_calls = f"{_percent(calls, weights.calls)} of the calls"
     if weights.timed:
         time = f"{nanoseconds / 1e6:.2f} of {weights.nanoseconds / 1e6:.2f} ms"
-        head = f"{_percent(nanoseconds, weights.nanoseconds)} of the GPU time ({time}) and {of_calls}"
+        share = f"{_percent(nanoseconds, weights.nanoseconds)} of the GPU time ({time}) and {of_calls}"
     else:
-        head = f"{of_calls} ({calls} of {weights.calls}; GPU time was not observed)"
-    found = [f"workload {weights.source}: tests reach the paths of {head}"]
+        share = f"{of_calls} ({calls} of {weights.calls}; GPU time was not observed)"
+    return f"workload {weights.source}: tests reach the paths of {share}"
+
+
+def evidence(weights: Weights) -> str:
+    """The share that they reach with each evidence."""
     graded = []
-    for evidence in EVIDENCE[1:]:
-        part = weights.reached(evidence)[weights.timed]
-        graded.append(f"{evidence} {_percent(part, weights.nanoseconds if weights.timed else weights.calls)}")
-    found.append(f"  with evidence: {', '.join(graded)}")
-    missed = weights.unreached
-    if missed:
-        found.append("  heaviest paths that no test reaches, each with an input of the workload:")
-    for region in missed[:shown]:
-        facts = show(region.input)
-        found.append(
-            f"    {weights.share(region):5.1f} %  {region.rule or 'no rule'} -> {region.kernel or '-'}:  {facts}"
-        )
-    if len(missed) > shown:
-        found.append(f"    ... and {len(missed) - shown} more (the JSON and HTML reports have all)")
-    return [*found, *(f"  note: {note}" for note in weights.notes)]
+    for kind in EVIDENCE[1:]:
+        part = weights.reached(kind)[weights.timed]
+        graded.append(f"{kind} {_percent(part, weights.nanoseconds if weights.timed else weights.calls)}")
+    return f"with evidence: {', '.join(graded)}"
+
+
+def path(region: Weight) -> str:
+    """Where ``region`` leads."""
+    return f"{region.rule or 'no rule'} -> {region.kernel or '-'}"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dispatchcov.gate import judge
 from dispatchcov.report import render
+from dispatchcov.weights import weigh
+from tests.dispatchcov import test_weights as weights
 from tests.dispatchcov.build import SMALL
 from tests.dispatchcov.formats import FLOAT16, NAMED, measured, rendered
 
@@ -111,3 +114,11 @@ def test_passed_and_partial() -> None:
     assert "::passed; covered: partitions 3/3" in rendered("github", SMALL, *rows)
     partial = rendered("github", SMALL, {"N": 4, **FLOAT16}, partial=("interrupted",))
     assert "::not judged, the run was partial; " in partial
+
+
+def test_the_notice_says_what_of_a_workload_tests_reach() -> None:
+    results = weights.measured(weights.ALIGNED)
+    weighed = replace(results, weights=weigh(results, weights.WORKLOAD, "serve"))
+    *_, last = commands(render("github", weighed, judge(weighed)))
+    share = "3.0 %25 of the GPU time (30.00 of 1000.00 ms) and 76.9 %25 of the calls"
+    assert last[2].endswith(f"; workload serve: tests reach the paths of {share}")

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
+from dispatchcov.gate import judge
+from dispatchcov.items import Weight
 from dispatchcov.report import markdown
+from dispatchcov.weights import weigh
 from tests.dispatchcov.build import SMALL, STATES
 from tests.dispatchcov.formats import FLOAT16, HOSTILE, NAMED, rendered
+from tests.dispatchcov.test_weights import ALIGNED, WORKLOAD, measured
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -104,3 +109,25 @@ def test_only_so_many_failures_are_listed() -> None:
 
 def test_the_limit_leaves_room_below_githubs() -> None:
     assert markdown.LIMIT <= (1 << 20) - (1 << 15)
+
+
+def test_a_workload_is_weighed_after_the_totals() -> None:
+    weights = replace(weigh(measured(ALIGNED), WORKLOAD, "serve_1"), notes=("2 < 3",))
+
+    def shown(regions: tuple[Weight, ...]) -> str:
+        results = replace(measured(ALIGNED), weights=replace(weights, regions=regions))
+        return markdown.render(results, judge(results))
+
+    text = shown(weights.regions)
+    page = html(text)
+    share = "3.0 % of the GPU time (30.00 of 1000.00 ms) and 76.9 % of the calls"
+    assert f"<strong>workload serve_1: tests reach the paths of {share}</strong>" in page
+    assert "<li>with evidence: launched 0 %, observed 0 %, checked 3.0 %</li>\n<li>2 &lt; 3</li>" in page
+    assert text.index("| mutants |") < text.index("**workload") < text.index("### demo::scale")
+    assert tables(page)[1] == [
+        ["share", "path", "input"],
+        ["96.9 %", "scalar -&gt; Scale", "N=4095 aligned=true dtype=float16"],
+        ["0.1 %", "scalar -&gt; Scale", "N=4 aligned=false dtype=float16"],
+    ]
+    assert "- and 2 more (the JSON and HTML reports have all)" in shown(weights.regions[:1] * 7)
+    assert "heaviest" not in shown(weights.regions[1:2])
