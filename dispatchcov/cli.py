@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import dispatchcov
+from dispatchcov.commands.output import printed
 from dispatchcov.errors import DispatchcovError
 
 WRITTEN = {
@@ -31,8 +32,11 @@ DATA_HELP = "where the records are kept; shards beside it are read too (default:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: the process's) and return the exit status."""
+    return printed(lambda: _main(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _main(arguments: list[str]) -> int:
     parser = _parser()
-    arguments = list(sys.argv[1:] if argv is None else argv)
     command: list[str] = []
     if "--" in arguments:
         cut = arguments.index("--")
@@ -50,8 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except DispatchcovError as error:
         print(f"dispatchcov: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
         return 1
 
 
@@ -88,6 +90,9 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(1, f"{self.prog}: {message}\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse itself keeps silent where that fails
 
 
 def _parser() -> argparse.ArgumentParser:

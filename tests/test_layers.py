@@ -115,7 +115,8 @@ LEAVES = {
     "records": {"expr", "expr_nodes"},
     "pytest_plugin": {"plugin.session", "plugin.tests", "config", "plugin.checks", "errors", "plugin.assertions"},
     "drift": {"expr"},
-    "cli": {f"commands.{name}" for name in ("compare", "cpp", "init", "missing", "records", "tables")} | {"errors"},
+    "cli": {f"commands.{name}" for name in ("compare", "cpp", "init", "missing", "output", "records", "tables")}
+    | {"errors"},
 }
 
 

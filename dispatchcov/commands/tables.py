@@ -101,7 +101,7 @@ def write(path: str | None, text: str) -> int:
     if path.endswith(".toml") and os.path.exists(path):
         raise UsageError(f"-o: expected a file that may be overwritten, got {path}, a TOML file that is there already")
     try:
-        with open(path, "w", encoding="utf-8") as stream:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text.rstrip("\n") + "\n")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
