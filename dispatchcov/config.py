@@ -126,13 +126,14 @@ def from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _demands(value: str) -> list[str]:
-    """``value`` split where a demand ends, and not inside ``odd observed, checked on cpu, emulates sm_90``."""
+    """``value`` split where a demand ends, and not inside ``odd [a=1, b=2] checked, launched on cpu, emulates x``."""
     evidence = "|".join(EVIDENCE)
     parts: list[str] = []
     for part in value.split(","):
         more = parts and re.search(rf"[\s,]({evidence})\s*$", parts[-1]) and re.match(rf"\s*({evidence})\b", part)
         machine = parts and re.search(r"\son\s", parts[-1]) and re.match(r"\s*emulates\s", part)
-        if more or machine:
+        label = parts and parts[-1].rfind("[") > parts[-1].rfind("]")
+        if more or machine or label:
             parts[-1] += f",{part}"
         else:
             parts.append(part)

@@ -22,7 +22,7 @@ _VALUE = re.compile(r"(?:\s*==?\s*|_)(?P<value>\S.*)")
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A partition (or rule) that must be hit, with ``evidence``, by one machine ``where`` (``""``: any).
+    """A partition, a bin of one or a rule that must be hit, with ``evidence``, by one machine ``where`` (``""``: any).
 
     ``where`` is a hardware variable with its value, ``sm_90`` or ``sm=90``, which a machine that emulates it is not, or
     a machine's label with ``*`` and ``?`` as in file names, ``NVIDIA H200*`` or ``cpu, emulates sm_90``.
@@ -34,28 +34,25 @@ class Demand:
     where: str = ""
 
     @staticmethod
-    def of(text: str, names: Collection[str], selecting: Mapping[str, Collection[str]] = _NONE) -> Demand:
+    def of(
+        text: str,
+        names: Collection[str],
+        selecting: Mapping[str, Collection[str]] = _NONE,
+        labels: Collection[str] = (),
+    ) -> Demand:
         """``text`` read; ``names`` are those of all partitions and rules, which may hold any words.
 
-        Raises :class:`UsageError` if it begins with none of them. ``selecting`` are the kernels with the rules that
-        select them: a kernel is not asked for by name.
+        ``labels`` are those of bins of partitions, as reports print them: ``odd-block [dtype=float16]``. Raises
+        :class:`UsageError` if it begins with none of both. ``selecting`` are the kernels with the rules that select
+        them: a kernel is not asked for by name.
         """
         text = text.strip()
-        for name in sorted(names, key=len, reverse=True):
+        for name in sorted({*names, *labels}, key=len, reverse=True):
             rest = _REST.fullmatch(text.removeprefix(name)) if text.startswith(name) else None
             if rest is not None:
                 break
         else:
-            if text in selecting:
-                rules = ", ".join(selecting[text]) or "no rule"
-                raise UsageError(
-                    f"required by name: {text!r} is a kernel, selected by {rules}; expected one of these rules, or a "
-                    f"partition; {known(text, names)}"
-                )
-            raise UsageError(
-                f"required by name: unknown partition {text!r}; {known(text, names)}; more is asked as in "
-                "'NAME observed, checked on sm_90'"
-            )
+            raise UsageError(f"required by name: {_wrong(text, names, selecting, labels)}")
         evidence = frozenset(part.strip() for part in re.split(r",|\band\b", rest["evidence"] or "") if part.strip())
         return Demand(text, name, evidence, rest["where"] or "")
 
@@ -70,7 +67,7 @@ class Demand:
                     f"required {self.text!r}: expected {variable.name} to be {variable.domain()}, got {value!r}"
                 )
         if self.where and not name and not self._label_seen(results):
-            machines = ", ".join(results.machines) or "none"
+            machines = "; ".join(results.machines) or "none"
             raise UsageError(
                 f"required {self.text!r}: expected a hardware variable ({', '.join(hardware) or 'the table has none'}) "
                 f"with its value, or the label of a machine that decided ({machines}), got {self.where!r}"
@@ -109,6 +106,34 @@ class Demand:
         seen = [f"{', '.join(hit)} on {seen.machine}" for seen in item.reach.by_machine for hit in _hits(seen)]
         got = "; ".join(dict.fromkeys(seen))
         return f"expected {asked}, got {got or 'nothing'}"
+
+
+def _wrong(text: str, names: Collection[str], selecting: Mapping[str, Collection[str]], labels: Collection[str]) -> str:
+    """Why ``text`` asks for nothing."""
+    example = "more is asked as in 'NAME observed, checked on sm_90'"
+    if text in selecting:
+        rules = ", ".join(selecting[text]) or "no rule"
+        return (
+            f"{text!r} is a kernel, selected by {rules}; expected one of these rules, or a partition; "
+            f"{known(text, names)}"
+        )
+    begun = [name for name in {*names, *labels} if text.startswith(f"{name} ")]
+    if not begun:
+        return f"unknown partition {text!r}; {known(text, names)}; {example}"
+    name = max(begun, key=len)
+    if text.startswith(f"{name} ["):
+        bins = [label for label in labels if label.startswith(f"{name} [")]
+        return f"unknown bin {text!r} of partition {name}; {known(text, bins)}; {example}"
+    asked = re.split(r"(?:^|\s)on\s", text[len(name) :])[0]
+    strange = [word for word in re.split(r"[\s,]+", asked) if word and word not in (*EVIDENCE, "and")]
+    if not strange:
+        return f"expected evidence with commas between after {name!r}, got {text[len(name) :].strip()!r}; {example}"
+    evidence = known(strange[0], EVIDENCE)
+    whole = (
+        "" if evidence.startswith("did you mean") else known(text, {*names} - {*begun}).partition("known: ")[0].strip()
+    )
+    hint = f"; if {text!r} is a name: {whole}" if whole else ""
+    return f"unknown evidence {strange[0]!r} in {text!r}; {evidence}; {example}{hint}"
 
 
 def _hits(seen: Seen) -> tuple[tuple[str, ...], ...]:

@@ -109,7 +109,8 @@ def _demands(results: Results, limits: Limits) -> list[Demand]:
         selecting |= {kernel.name: {} for kernel in table.table.kernels if kernel.name not in selecting}
         for rule in table.table.rules:
             selecting[rule.kernel.name][rule.name] = None
-    demands = [Demand.of(text, dict.fromkeys(names), selecting) for text in limits.require]
+    labels = dict.fromkeys(item.label for table in results.tables for item in table.partitions)
+    demands = [Demand.of(text, dict.fromkeys(names), selecting, labels) for text in limits.require]
     for demand in demands:
         demand.check(results)
     return demands
@@ -173,7 +174,7 @@ def _by_name(items: Iterable[Item]) -> dict[str, list[Item]]:
 
 def _required(results: Results, demand: Demand) -> Iterator[str]:
     for table in results.tables:
-        items = [item for item in table.partitions if item.name == demand.name]
+        items = [item for item in table.partitions if demand.name in (item.name, item.label)]
         items = items or [item for item in table.rules if item.name == demand.name]
         for item in items:
             if item.state != "hit":

@@ -120,6 +120,8 @@ def test_a_table_from_a_file_or_an_attribute(tmp_path: Path, monkeypatch: pytest
         ("odd observed, checked on sm_90, even", ("odd observed, checked on sm_90", "even")),
         ("odd launched,observed , checked", ("odd launched,observed , checked",)),
         ("odd on cpu, emulates sm_90,even", ("odd on cpu, emulates sm_90", "even")),
+        ("odd [a=1, b=2] checked, even", ("odd [a=1, b=2] checked", "even")),
+        ("odd [a=1, b=2], even [c=x]", ("odd [a=1, b=2]", "even [c=x]")),
     ],
 )
 def test_demands_in_the_environment(tmp_path: Path, value: str, demands: tuple[str, ...]) -> None:
