@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dispatchcov.drift import Drift
-from dispatchcov.errors import DataError, DigestError
+from dispatchcov.errors import DataError, DigestError, DispatchcovError
 from dispatchcov.items import MEASURES, Item, Mismatch, Side, Totals, Weights, count
-from dispatchcov.records import UNENDED, Data, Machine, Shard
+from dispatchcov.records import UNENDED, Data, Machine, Shard, TableText
 from dispatchcov.table import Table, Waiver
 
 
@@ -120,6 +121,23 @@ class Results:
         return found
 
 
+def _other_version(known: Table, recorded: TableText) -> str:
+    """Why records of the table ``recorded`` are not judged by ``known``, of the same operator, and what to do."""
+    from dispatchcov.loading.load import parse_table
+
+    way = "run again, or erase the old records"
+    with contextlib.suppress(DispatchcovError):
+        if parse_table(recorded.text, source=recorded.source).rules_digest == known.rules_digest:
+            way = (
+                f"only the partitions differ: what is to be judged by {known.source} must be recorded "
+                f"by it, with --table={known.source} when it runs, in C++ with a header that is generated from it"
+            )
+    return (
+        f"{known.op}: {known.source} has digest {known.digest[:12]}, the records were made with "
+        f"{recorded.digest[:12]} of {recorded.source}; {way}"
+    )
+
+
 def same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
     """``tables`` and those that ``data`` were recorded with, one an operator; raises :class:`DigestError`."""
     from dispatchcov.loading.load import parse_table
@@ -139,8 +157,5 @@ def same_versions(data: Data, tables: Sequence[Table]) -> tuple[Table, ...]:
                     "by another version of dispatchcov"
                 )
         elif known.digest != recorded.digest:
-            raise DigestError(
-                f"{recorded.op}: {known.source} has digest {known.digest[:12]}, the records were made with "
-                f"{recorded.digest[:12]} of {recorded.source}; run again, or erase the old records"
-            )
+            raise DigestError(_other_version(known, recorded))
     return tuple(judged[op] for op in sorted(judged))

@@ -51,6 +51,23 @@ def test_run_records_a_program_and_reports(capsys: pytest.CaptureFixture[str]) -
     assert list(Path().glob(".dispatchcov.*")) == []
 
 
+OURS = '[table]\nextends = "small.toml"\n[[partition]]\nname = "large"\nrule = "scalar"\nwhere = "N > 100"\n'
+
+
+def test_a_program_is_judged_by_a_table_that_extends_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ours.toml").write_text(OURS)
+    assert run(4, 3, options=("--table=ours.toml",)) == 2
+    assert "required partition large was not hit" in capsys.readouterr().out
+    assert run(4, 103, options=("--table=ours.toml",)) == 0
+    assert run(4, 103) == 0
+    capsys.readouterr()
+    assert main(["report", "--table=ours.toml"]) == 1
+    wanted = (
+        "only the partitions differ: what is to be judged by ours.toml must be recorded by it, with --table=ours.toml"
+    )
+    assert wanted in capsys.readouterr().err
+
+
 def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(4) == 2
     assert run(9) == 9
