@@ -72,10 +72,10 @@ class Cell:
         "ran", "rule", "seen", "slot", "vector", "view",
     )  # fmt: skip
 
-    def __init__(self, context: Context, view: View, facts: tuple[Value, ...], kernel: str) -> None:
+    def __init__(self, context: Context, view: View, facts: tuple[Value, ...], kernel: str, vector: int) -> None:
         self.context = context
         self.view = view
-        self.vector = view.vector(facts)
+        self.vector = vector
         self.hardware = view.hardware(facts)
         self.kernel = kernel
         index = decide.select(view.table, self.vector)

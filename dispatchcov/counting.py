@@ -7,7 +7,7 @@ from collections.abc import Iterable, MutableSequence
 from typing import Protocol
 
 from dispatchcov.cells import CHECKED, LAUNCHED, OBSERVED, SELECTED, Cell, Context, Observer, RecordedDecision
-from dispatchcov.decide import Decision, View
+from dispatchcov.decide import Decision, View, outside
 from dispatchcov.expr import Value
 from dispatchcov.files.shard import ShardWriter
 from dispatchcov.flight import Flight
@@ -104,7 +104,7 @@ class Counter:
         if self.tracer is not None:
             self.tracer.write(decision, context.test, context.phase)
         looked = True
-        if self.keep is not None and decision.values is not None:
+        if self.keep is not None and decision.values is not None and not outside(cell.view.table, cell.vector):
             if len(cell.seen) < LOOKED_AT:
                 cell.seen[decision.values] = None
             looked = self.counts[cell.slot] >= LOOKED_AT
@@ -121,10 +121,11 @@ class Counter:
         """The cell of ``facts``, made or widened for them, and the facts as plain values."""
         facts = tuple(view.table.facts(dict(zip(view.table.names, facts, strict=True)), domain=False).values())
         cells = self.context.cells_of.setdefault((view, kernel), {})
-        key = (view.vector(facts), *view.hardware(facts))
+        vector = view.outcomes(facts) if kernel else view.vector(facts)
+        key = (vector, *view.hardware(facts))
         cell = cells.get(key)
         if cell is None:
-            cell = Cell(self.context, view, facts, kernel)
+            cell = Cell(self.context, view, facts, kernel, vector)
             if not self.journal.free:
                 self._unbind()
                 for other in self.context.cells:

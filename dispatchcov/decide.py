@@ -13,7 +13,7 @@ import os
 import platform
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -218,6 +218,18 @@ class View:
             view.send(None)
         return view
 
+    def outcomes(self, facts: tuple[Value, ...]) -> int:
+        """``vector`` for what other code decided: a predicate that divides by zero does not hold, and the facts are
+        outside the domain.
+        """
+        try:
+            return self.vector(facts)
+        except UndefinedError:
+            table = self.table
+            named = dict(zip(table.names, facts, strict=True))
+            held = (p.index for p in table.predicates if not _divides_by_zero(p, named) and evaluate(p.expr, named))
+            return sum(1 << index for index in held) | 1 << len(table.predicates)
+
     def untotal(self, facts: tuple[Value, ...]) -> UntotalError:
         """The error for facts that no rule takes."""
         named = dict(zip(self.table.names, facts, strict=True))
@@ -247,6 +259,11 @@ def _divides_by_zero(predicate: Predicate, facts: Mapping[str, Value]) -> bool:
 def outside(table: Table, vector: int) -> bool:
     """Were the facts of ``vector`` outside the declared domains? That is its bit after those of the predicates."""
     return bool(vector >> len(table.predicates) & 1)
+
+
+def undefined(table: Table, vector: int, values: Iterable[Value]) -> bool:
+    """Are the facts of ``vector`` outside, though each of ``values`` is inside? Then a predicate divides by zero."""
+    return outside(table, vector) and not table.outside(dict(zip(table.names, values, strict=True)))
 
 
 def select(table: Table, vector: int) -> int | None:

@@ -115,6 +115,8 @@ class Table:
 
     def facts(self, given: Mapping[str, object], *, domain: bool = True) -> dict[str, Value]:
         """``given`` as facts: complete, typed and, with ``domain``, inside the domains; else :class:`FactsError`."""
+        if not isinstance(given, Mapping):
+            raise FactsError(f"{self.op}: expected facts by name, {', '.join(self.names)}, got {brief(given)}")
         unknown = [name for name in given if name not in self.names]
         if unknown:
             raise FactsError(f"{self.op}: unknown variable {unknown[0]!r}; {known(unknown[0], self.names)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import os
 import random
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dispatchcov import store
-from dispatchcov.adapters.torch_operator import Call, Operator, device_of, machine
+from dispatchcov.adapters.torch_operator import Call, Operator, device_of, hardware, machine
 from dispatchcov.blackbox import BlackBox
 from dispatchcov.errors import DispatchcovError, FactsError, UsageError
 from dispatchcov.expr import Value
@@ -209,6 +210,9 @@ def main(operator: Operator, argv: Sequence[str] | None = None) -> int:
 
 
 def _main(operator: Operator, given: argparse.Namespace) -> int:
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"{operator.table.op}: expected PyTorch to compare the table with, it is not importable")
+    hardware(operator.table, given.device)
     if given.observe and given.observe not in operator.kinds:
         told = f"{given.observe} does not tell its kernels apart ({operator.table.source} says why)"
         raise UsageError(f"{operator.table.op}: expected --observe={' or '.join(operator.kinds)}: {told}")

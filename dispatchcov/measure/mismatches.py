@@ -21,6 +21,10 @@ def mismatches(table: Table, groups: Iterable[Group], today: datetime.date) -> t
     for group in groups:
         rule = table.rules[group.rule] if group.rule is not None else None
         expected = rule.kernel.name if rule else "no kernel"
+        first = next(iter([*group.counted, *(row for _, row in group.apart)])).inputs[0]
+        if decide.undefined(table, group.vector, first):
+            found.append(_mismatch(table, "untotal", group, None, "a rule", "a predicate that divides by zero"))
+            continue
         if group.kernel and group.kernel != expected:
             found.append(_mismatch(table, "kernel", group, rule, expected, group.kernel))
         if decide.outside(table, group.vector):

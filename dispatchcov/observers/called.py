@@ -54,8 +54,8 @@ class Called(Decision):
     __slots__ = ("said", "view")
 
     def __init__(self, view: View, values: tuple[Value, ...]) -> None:
-        vector = view.vector(values)
-        index = decide.select(view.table, vector)
+        vector = view.outcomes(values)
+        index = decide.select(view.table, vector) if not decide.undefined(view.table, vector, values) else None
         super().__init__(view.table, view.table.rules[index] if index is not None else None)
         self.view = view
         self.values = values

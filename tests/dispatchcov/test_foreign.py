@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dispatchcov
-from dispatchcov.errors import FactsError, UsageError
+from dispatchcov import store
+from dispatchcov.errors import FactsError, UndefinedError, UsageError
 from dispatchcov.foreign import traced
+from dispatchcov.loading.load import parse_table
 from dispatchcov.recorder import LAUNCHED, OBSERVED, SELECTED, Recorder
 from dispatchcov.recording import record
+from dispatchcov.results import Results
 from tests.dispatchcov.build import parsed
 from tests.dispatchcov.fake_observer import FakeObserver
 
@@ -174,3 +178,46 @@ def test_under_a_profiler_what_it_says_is_attested_or_contradicted(
         with profiled(FakeObserver(symbols), recorder, Observed()):
             scale([1.0] * 4)
         assert counts(recorder) == expected
+
+
+UNDEFINED = """
+[table]
+op = "o::o"
+[variables]
+M = { type = "int" }
+a = { type = "int" }
+[[kernel]]
+name = "k0"
+[[kernel]]
+name = "k1"
+[[rule]]
+name = "r0"
+when = "M % a == 0"
+kernel = "k0"
+[[rule]]
+name = "r1"
+kernel = "k1"
+"""
+
+
+def test_a_call_for_which_the_table_divides_by_zero_is_kept_as_a_mismatch(tmp_path: Path) -> None:
+    """What decided by itself must not fail because it is recorded."""
+    table = parse_table(UNDEFINED)
+    traced = dispatchcov.traced(table, facts=lambda m, a: {"M": m, "a": a}, kernel="k1")(lambda m, a: m)
+    with Recorder(str(tmp_path / "data"), keep=lambda _: lambda *_: []):
+        dispatchcov.record(table, {"M": 4, "a": 2}, kernel="k0")
+        dispatchcov.record(table, {"M": 5, "a": 0}, kernel="k0")
+        assert traced(3, 0) == 3
+        with pytest.raises(UndefinedError, match="M % a == 0 divides by zero"):
+            table.decide(M=5, a=0)
+    (measured,) = Results.of(store.load(str(tmp_path / "data")), [table]).tables
+    found = [(m.kind, m.rule, m.got, m.facts) for m in measured.mismatches]
+    got = "a predicate that divides by zero"
+    assert found == [("untotal", "", got, {"M": 5, "a": 0}), ("untotal", "", got, {"M": 3, "a": 0})]
+    assert [(rule.name, rule.reach.hits) for rule in measured.rules] == [("r0", 1), ("r1", 0)]
+
+
+@pytest.mark.parametrize("given", [None, 3, [("M", 4)]])
+def test_facts_that_are_no_mapping_are_refused(given: Any) -> None:
+    with Recorder(None), pytest.raises(FactsError, match="o::o: expected facts by name, M, a, got"):
+        dispatchcov.traced(parse_table(UNDEFINED), facts=lambda: given, kernel="k0")(lambda: 1)()

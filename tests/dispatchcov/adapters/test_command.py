@@ -84,5 +84,12 @@ def test_a_gpu_that_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str])
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    assert command.main(OPERATOR, ["--random", "1", "--device", "cuda"]) == 1
-    assert "expected the device cpu or a CUDA GPU that is there, got cuda" in capsys.readouterr().err
+    for asked in (["--random", "1"], ["--samples"]):
+        assert command.main(OPERATOR, [*asked, "--device", "cuda"]) == 1
+        assert "expected the device cpu or a CUDA GPU that is there, got cuda" in capsys.readouterr().err
+
+
+def test_without_pytorch_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert command.main(OPERATOR, ["--samples"]) == 1
+    assert "expected PyTorch to compare the table with, it is not importable" in capsys.readouterr().err
