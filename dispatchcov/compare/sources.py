@@ -9,7 +9,7 @@ import tempfile
 from dispatchcov import store
 from dispatchcov.compare import baseline
 from dispatchcov.compare.sides import Reached, of_baseline, of_data
-from dispatchcov.errors import UsageError
+from dispatchcov.errors import DataError, UsageError
 from dispatchcov.files.data_file import whose
 from dispatchcov.files.untrusted import open_regular
 from dispatchcov.records import Data
@@ -67,7 +67,11 @@ def _of_content(name: str, content: bytes) -> Reached:
         path = os.path.join(folder, "data")
         with open(path, "wb") as stream:
             stream.write(content)
-        return _of_data(name, store.load(path, shards=False))
+        try:
+            data = store.load(path, shards=False)
+        except DataError as error:
+            raise DataError(str(error).replace(path, name)) from None
+    return _of_data(name, data)
 
 
 def _head(path: str) -> bytes:

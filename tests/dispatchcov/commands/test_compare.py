@@ -184,6 +184,16 @@ def test_what_is_none(capsys: pytest.CaptureFixture[str], base: str, message: st
 
 
 @pytest.mark.usefixtures("repository")
+def test_a_damaged_file_of_a_revision_is_named_as_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    content = bytearray(Path("stored").read_bytes())
+    content[-1] ^= 1
+    Path("stored").write_bytes(content)
+    git("commit", "-q", "-a", "-m", "third")
+    assert compare("HEAD:stored", "first:stored") == 1
+    assert capsys.readouterr().err.startswith("dispatchcov: HEAD:stored: expected a data file whose content has the")
+
+
+@pytest.mark.usefixtures("repository")
 @pytest.mark.parametrize("spec", ["--batch", "--textconv:tests", "-p:x"])
 def test_no_option_gets_to_git(spec: str) -> None:
     with pytest.raises(UsageError, match=f"got '{spec}', which is no file and looks like an option"):
