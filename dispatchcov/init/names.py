@@ -38,7 +38,10 @@ Locals = Mapping[str, Bound]
 
 
 class Names:
-    """The facts met so far: :attr:`about` says what a key stands for, :attr:`called` how the code calls it."""
+    """The facts met so far: :attr:`about` says what a key stands for, :attr:`called` how the code calls it.
+
+    :attr:`nothing` has the keys that are ``None``.
+    """
 
     def __init__(self, source: syn.Source, function: syn.Function, given: Mapping[str, Syntax]) -> None:
         self.source = source
@@ -49,6 +52,7 @@ class Names:
         self.called: dict[str, list[str]] = {}
         self.types: dict[str, str] = dict(function.parameters)
         self.lets: dict[str, tuple[str, ex.Expr]] = {}
+        self.nothing: set[str] = set()
         self._enumerators = {name for kind, names in source.enumerations.items() if kind for name in names}
 
     def path(self, node: Syntax, env: Locals) -> str | None:
@@ -162,6 +166,12 @@ class Names:
         self.called.setdefault(key, []).append(syn.last(written(target)))
         self.types.setdefault(key, kind)
         return Bound(ex.Var(key), key, value.of.text if isinstance(value, syn.Call) else callee)
+
+    def none(self, target: str, value: Syntax) -> Bound:
+        """``target`` holds ``None`` or ``nullptr``."""
+        bound = self.fact(target, value, "")
+        self.nothing.add(bound.path)
+        return bound
 
 
 def written(target: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from dispatchcov import expr as ex
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import INTEGERS
+from dispatchcov.init.decided import lifted
 from dispatchcov.init.fold import TRUTH, UntranslatedError, constant, folded, joined, negated, truth
 from dispatchcov.init.names import Bound, Locals, Names, written
 from dispatchcov.init.reads import names
@@ -59,6 +60,8 @@ class Translator:
             return known or Bound(ex.Var(path), path)
         if isinstance(node, syn.Name) and node.id in env:
             return env[node.id]
+        if isinstance(node, syn.Literal) and node.value is None:
+            return self.names.none(target, node)
         callee = ""
         if isinstance(node, syn.Binary) and isinstance(node.left, syn.Name) and node.left.id in env:
             callee = env[node.left.id].callee  # out += bias: still what the call gave
@@ -93,6 +96,8 @@ class Translator:
         return truth(self.value(node, env))
 
     def comparison(self, node: syn.Comparison, env: Locals) -> ex.Expr:
+        if (choice := lifted(node)) is not None:
+            return self.condition(choice, env)
         left, right, op = node.left, node.right, node.op
         if isinstance(left, syn.Literal) and left.value is None:
             left, right = right, left
@@ -110,8 +115,13 @@ class Translator:
         return folded(ex.Compare(op, self.value(left, env), self.value(right, env)))
 
     def given(self, node: Syntax, wanted: bool, env: Locals) -> ex.Expr:
-        """Is there something, not ``None`` or ``nullptr``? A fact of its own."""
+        """Is there something, not ``None`` or ``nullptr``? A fact of its own, but of what a local surely holds."""
         path = self.names.path(node, env)
+        if path in self.names.nothing:
+            return ex.Const(not wanted)
+        held = env[node.id].expr if path is None and isinstance(node, syn.Name) and node.id in env else None
+        if isinstance(held, ex.Const) or (isinstance(held, ex.Var) and held.name in self.names.lets):
+            return ex.Const(wanted)
         if path is None:
             raise UntranslatedError("compared with nothing")
         key = f"{path} given"

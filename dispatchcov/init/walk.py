@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from dispatchcov import expr as ex
 from dispatchcov.init import syntax as syn
+from dispatchcov.init.decided import returned
 from dispatchcov.init.endings import Endings, Way
 from dispatchcov.init.fold import joined, negated
 from dispatchcov.init.lookup import looked_up
@@ -89,7 +90,10 @@ class Walker(Endings):
             return None
         if isinstance(head, syn.Assign) and syn.last(head.target) not in self.relevant:
             return None
-        return _choice(head) if isinstance(head.value, syn.Choice) else looked_up(head, self.translator, env)
+        if isinstance(head.value, syn.Choice):
+            return _choice(head)
+        decision = returned(head, self.translator.names, env) if isinstance(head, syn.Return) else None
+        return decision or looked_up(head, self.translator, env)
 
     def _rest(self, frame: _Frame | None, env: Locals, calls: tuple[str, ...]) -> list[Way]:
         """The ways on from the end of a block; what two branches have in common is followed once."""

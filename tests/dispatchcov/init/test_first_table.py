@@ -296,7 +296,8 @@ CPP = [
     ("M <= ROWS", "M <= 8"),
     ("Aligned(K, 32)", "K % 32 == 0"),
     ("kind == Kind::kB", "kind == 'kB'"),
-    ("M == (K > 3 ? 1 : 1)", None),
+    ("M == (K > 3 ? 1 : 2)", "K > 3 and M == 1 or K <= 3 and M == 2"),
+    ("(K ^ 3) > 4", None),
 ]
 CPP_HEAD = """
 #define ROWS 8
