@@ -69,6 +69,7 @@ class BlackBox:
         self._profiling: Observer | None = None
         self._told: Recorder | None = None
         self._block: contextlib.ExitStack | None = None
+        self._calls = 0
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """``function`` with each call observed; raises :class:`UsageError` without ``facts`` that are a function."""
@@ -92,6 +93,7 @@ class BlackBox:
         if self._block is not None:
             raise UsageError(f"{self.table.op}: expected a block of observe(...) that is not entered yet")
         result = Watched(box=self)
+        self._calls = 0
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._profiled(result))
             if self.facts is not None:
@@ -103,6 +105,11 @@ class BlackBox:
         block, self._block = self._block, None
         if block is not None:
             block.close()
+        recorder = active()
+        if not self._calls and recorder is not None and error[0] is None:
+            test = f"{recorder.context.test}: " if recorder.context.test else ""
+            told = "a block of observe(...) in which no call was named: nothing is counted"
+            recorder.remark(f"{test}{self.table.op}: {told}")
 
     @contextlib.contextmanager
     def _profiled(self, result: Observed) -> Iterator[None]:
@@ -140,6 +147,7 @@ class BlackBox:
     def bracketed(self, facts: Facts) -> Iterator[None]:
         """One call with ``facts``; raises :class:`FactsError` if they do not fit the table."""
         called = Called.of(self.view, facts)
+        self._calls += 1
         profiling = self._profiling
         if profiling is None:
             yield

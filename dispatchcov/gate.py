@@ -46,21 +46,22 @@ def judge(results: Results, limits: Limits = Limits()) -> Verdict:  # a frozen v
     """The verdict; raises :class:`UsageError` if ``limits`` name a partition that no table has."""
     demands = _demands(results, limits)
     failures = [f"records are damaged: {problem}" for problem in results.problems]
+    told = sorted({note for shard in results.data.shards for note in shard.notes})
     if results.drift and limits.fail_on_drift:
         failures += drifted(results.drift)
     if not results.tables and results.partial:
         note = f"partial run ({', '.join(results.partial)}): no dispatch table was met, nothing was judged"
-        return Verdict(tuple(failures), (note, *_unended(results)), partial=True)
+        return Verdict(tuple(failures), (note, *_unended(results), *told), partial=True)
     if not results.tables:
         failures.append("no dispatch table was given and none decided anything: nothing was judged")
-        return Verdict(tuple(failures), no_data=True)
+        return Verdict(tuple(failures), tuple(told), no_data=True)
     notes = [f"partial run ({reason}): {SPARED}" for reason in results.partial]
     if any(reason.startswith(SPLIT) for reason in results.partial):
         notes.append(
             "if its processes ran all tests together, as of ctest: `dispatchcov report --complete` judges them"
         )
     notes += _unended(results)
-    notes += sorted({note for shard in results.data.shards for note in shard.notes})
+    notes += told
     for table in results.tables:
         failures += _table(table, bool(results.partial), results.today)
         notes += [f"{table.table.op}: {note}" for note in table.notes]

@@ -85,7 +85,8 @@ def autostart() -> None:
     if os.environ.get("DISPATCHCOV_TABLE"):
         from dispatchcov import config
 
-        judges = config.tables(config.from_environment(os.environ)["table"])
+        named = config.from_environment(os.environ)["table"]  # a table of a module may be what is being made here
+        judges = config.tables(tuple(spec for spec in named if spec.endswith(".toml")))
         recorder.judges = {table.rules_digest: table for table in judges}
     recorder.start()
     test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")

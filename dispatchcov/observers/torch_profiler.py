@@ -91,6 +91,9 @@ class TorchObserver:
         self._decisions, self._captured, self._observation = {}, [], Observation()
         if not self.available:
             return
+        if self.torch._C._autograd._profiler_enabled():  # two at once would lose the events of both
+            self._observation.notes.append("a profiler of its own was on: nothing was observed")
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a cycle ends with its events: ours has one
             self._profile = self.torch.profiler.profile(

@@ -76,6 +76,19 @@ def test_several_calls_in_one_block_are_profiled_together() -> None:
         assert [cell.nanoseconds for cell in recorder.context.cells] == [7, 7]
 
 
+def test_a_block_without_a_call_says_that_nothing_is_counted(tmp_path: Path) -> None:
+    observed = dispatchcov.observe(TABLE, watcher=FakeObserver((VEC4,), (VEC4,)))
+    with Recorder(str(tmp_path / "data")) as recorder:
+        recorder.enter("t.py::t", "call")
+        with observed:
+            pass
+        with observed as seen, seen.call(**facts(4)):
+            pass
+    told = "a block of observe(...) in which no call was named: nothing is counted"
+    notes = store.load(str(tmp_path / "data")).shards[0].notes
+    assert [note for note in notes if told in note] == [f"t.py::t: {TABLE.op}: {told}"]
+
+
 def test_a_block_tells_without_a_recorder_too() -> None:
     with dispatchcov.observe(TABLE, facts=lambda: facts(3), watcher=FakeObserver((VEC4,))) as seen:
         pass

@@ -68,6 +68,15 @@ def test_a_program_is_judged_by_a_table_that_extends_its_own(capsys: pytest.Capt
     assert wanted in capsys.readouterr().err
 
 
+def test_a_program_that_makes_the_table_which_judges_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("made.py").write_text('import dispatchcov\nTABLE = dispatchcov.load_table("small.toml")\n')
+    Path("program.py").write_text(
+        "import made\nfor n in (4, 3): made.TABLE.decide(N=n, aligned=True, dtype='float16')\n"
+    )
+    assert run(options=("--table=made:TABLE",)) == 0
+    assert "demo::scale  2 decisions" in capsys.readouterr().out
+
+
 def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(4) == 2
     assert run(9) == 9

@@ -47,6 +47,13 @@ def test_no_table_is_no_pass() -> None:
     assert result.no_data
 
 
+@pytest.mark.parametrize("partial", [(), ("interrupted",)])
+def test_without_a_table_the_notes_of_the_run_are_told_too(partial: tuple[str, ...]) -> None:
+    told = "calls are not observed"
+    shard = Shard("a.jsonl", "run", "host", 2, "2026-01-01T00:00:00+00:00", 3, partial, notes=(told,))
+    assert told in judge(Results.of(Data(shards=(shard,)))).notes
+
+
 def test_no_decision_is_no_pass() -> None:
     optional = parse_table(SMALL + "required = false\n").text.replace('cross = ["dtype"]', "required = false")
     result = verdict(data(parse_table(optional)))

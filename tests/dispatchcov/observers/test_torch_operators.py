@@ -54,6 +54,19 @@ def event(name: str, start: int, duration: int, thread: int = 1) -> Event:
     return Event(name, False, 0, 0, start, duration, thread)
 
 
+def test_a_profiler_that_is_on_keeps_its_events() -> None:
+    observed = dispatchcov.observe(TABLE, facts=lambda a, b: {"batched": False}, kind="torch-operators")
+    product = observed(lambda a, b: a @ b)
+    with Recorder(None) as recorder:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            product(torch.ones(2, 2), torch.ones(2, 2))
+            torch.sigmoid(torch.ones(1))
+        assert {"aten::mm", "aten::sigmoid"} <= {event.name for event in profile.events()}
+        assert recorder.context.cells == []
+        product(torch.ones(2, 2), torch.ones(2, 2))
+        assert [cell.ran for cell in recorder.context.cells] == ["mm"]
+
+
 def test_operators_belong_to_the_innermost_launch_of_their_thread() -> None:
     joined = join_operators(
         [
