@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from dispatchcov import expr as ex
 from dispatchcov.expr import Value
@@ -13,6 +14,12 @@ from dispatchcov.table import Predicate, Rule, Table, Variable
 
 OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "!=", "!=": "=="}
 NEAR = {"<", "<=", ">", ">="}
+OTHERS = 4
+"""So many other constants are tried in a predicate: with all, a table of 200 rules would have 40000 mutants."""
+
+_T = TypeVar("_T")
+Kind: TypeAlias = tuple[frozenset[str], ex.Expr]
+Alike: TypeAlias = Mapping[Kind, Sequence[Predicate]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,12 @@ class Mutant:
 
 def mutants(table: Table, more: Variant) -> Iterator[Mutant]:
     """Every mutant, in guard order; the predicates they need are added to ``more``."""
+    alike = _alike(table)
     for rule in table.rules:
         for index in leaves(rule.guard):
             predicate = table.predicates[index]
             seen = {ex.to_text(predicate.expr)}
-            for kind, tree in _changes(table, predicate):
+            for kind, tree in _changes(table, predicate, alike):
                 text = ex.to_text(tree)
                 if text not in seen:
                     seen.add(text)
@@ -73,7 +81,7 @@ def _without(formula: Formula, index: int) -> Formula | None:
     return type(formula)(parts) if parts else None
 
 
-def _changes(table: Table, predicate: Predicate) -> Iterator[tuple[str, ex.Expr]]:
+def _changes(table: Table, predicate: Predicate, alike: Alike) -> Iterator[tuple[str, ex.Expr]]:
     tree = predicate.expr
     match tree:
         case ex.Compare(op=op, left=left, right=right):
@@ -88,7 +96,7 @@ def _changes(table: Table, predicate: Predicate) -> Iterator[tuple[str, ex.Expr]
                 if rest:
                     yield "constant", ex.In(item, rest)
     yield from _moduli(tree)
-    yield from _moved(table, predicate)
+    yield from (("constant", other.expr) for other in _beside_it(alike[_kind(predicate)], predicate))
 
 
 def _beside(table: Table, tree: ex.Compare) -> Iterator[tuple[str, ex.Expr]]:
@@ -121,7 +129,8 @@ def _next(variable: Variable, value: Value) -> Iterator[Value]:
     """The listed values next to ``value``."""
     values = sorted(variable.values, key=int) if variable.type == "int" else list(variable.values)
     if variable.type != "int":
-        yield from (other for other in values if other != value)
+        near = _near(values, values.index(value)) if value in values else values[:OTHERS]
+        yield from (other for other in near if other != value)
         return
     below = [other for other in values if int(other) < int(value)]
     above = [other for other in values if int(other) > int(value)]
@@ -144,12 +153,50 @@ def _put(tree: ex.Expr, old: ex.Expr, new: ex.Expr) -> ex.Expr:
     return new if tree is old else ex.rebuild(tree, [_put(part, old, new) for part in ex.children(tree)])
 
 
-def _moved(table: Table, predicate: Predicate) -> Iterator[tuple[str, ex.Expr]]:
-    """The constants of other predicates of the table that are otherwise the same: those that mean something in it."""
-    form = _form(predicate.expr)
-    for other in table.predicates:
-        if other.reads == predicate.reads and _form(other.expr) == form:
-            yield "constant", other.expr
+def left_out(table: Table) -> tuple[str, ...]:
+    """Which mutants are not made, because there would be too many."""
+    many = [(f"predicates like {min(alike, key=lambda each: each.index).text}", len(alike))
+            for alike in _alike(table).values()]  # fmt: skip
+    many += [(f"values of {variable.name}", len(variable.values)) for variable in table.variables
+             if variable.type == "enum"]  # fmt: skip
+    return tuple(
+        f"mutants: of {number} {what} only the {OTHERS} next to a predicate's own constant are put in its place"
+        for what, number in many
+        if number > OTHERS + 1
+    )
+
+
+def _alike(table: Table) -> Alike:
+    """The predicates of ``table`` that differ in nothing but constants, in the order of these."""
+    found: dict[Kind, dict[str, Predicate]] = {}
+    for predicate in table.predicates:
+        found.setdefault(_kind(predicate), {}).setdefault(ex.to_text(predicate.expr), predicate)
+    return {kind: sorted(alike.values(), key=_constants) for kind, alike in found.items()}
+
+
+def _beside_it(alike: Sequence[Predicate], predicate: Predicate) -> list[Predicate]:
+    """Those next to ``predicate``, in the order of the table: their constants mean something in it."""
+    text = ex.to_text(predicate.expr)
+    place = next(place for place, other in enumerate(alike) if ex.to_text(other.expr) == text)
+    return sorted(_near(alike, place), key=lambda other: other.index)
+
+
+def _near(of: Sequence[_T], place: int) -> Sequence[_T]:
+    """What is at ``place`` of a sorted sequence, and the :data:`OTHERS` next to it."""
+    first = max(0, min(place - OTHERS // 2, len(of) - OTHERS - 1))
+    return of[first : first + OTHERS + 1]
+
+
+def _kind(predicate: Predicate) -> Kind:
+    return predicate.reads, _form(predicate.expr)
+
+
+def _constants(predicate: Predicate) -> list[tuple[str, Value]]:
+    """The constants of ``predicate``, so that they can be compared."""
+    found: list[Value] = []
+    for node in ex.walk(predicate.expr):
+        found += [node.value] if isinstance(node, ex.Const) else node.values if isinstance(node, ex.In) else ()
+    return [(type(value).__name__, value) for value in found]
 
 
 def _form(tree: ex.Expr) -> ex.Expr:

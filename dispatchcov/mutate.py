@@ -101,11 +101,10 @@ class Mutation:
             if after.kernel.name == rule.kernel.name:
                 return Answer("unreachable")
             return self.space.answer([rule.index], after.guard)
-        others = [r.index for r in rules[rule.index + 1 :] if r.kernel.name != rule.kernel.name]
-        lost = self.space.answer([rule.index], every(Opposite(mutant.guard), self._elsewhere(rule.index)))
-        won = self.space.answer(others, mutant.guard) if others else Answer("unreachable")
-        taken = self.space.reaching(len(rules), mutant.guard)
-        return either(self.table.variables, (lost, won, taken))
+        elsewhere = self._elsewhere(rule.index)
+        lost = self.space.answer([rule.index], every(Opposite(mutant.guard), elsewhere))
+        won = self.space.reaching(rule.index, every(Opposite(rule.guard), mutant.guard, elsewhere))
+        return either(self.table.variables, (lost, won))
 
     def _elsewhere(self, index: int) -> Formula:
         """The rules after ``index`` select another kernel than its own, or none."""

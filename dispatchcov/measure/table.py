@@ -16,6 +16,7 @@ from dispatchcov.measure import pairs as measure_pairs
 from dispatchcov.measure.groups import Group, Paths, asserting, evidence_of, grouped, sides
 from dispatchcov.measure.mismatches import mismatches
 from dispatchcov.measure.waivers import unneeded
+from dispatchcov.mutants import left_out
 from dispatchcov.records import Data, Machine, Row
 from dispatchcov.regions import Space
 from dispatchcov.results import TableResults
@@ -55,7 +56,7 @@ def measure(
         worker.regions(),
         sides(table, worker.groups),
         wrong,
-        Space.of(table).notes,
+        (*Space.of(table).notes, *left_out(table)),
         measure_pairs.boundaries(worker),
         measure_pairs.mcdc(worker),
         measure_mutants.mutants(worker),

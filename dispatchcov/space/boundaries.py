@@ -16,11 +16,13 @@ from dispatchcov.expr import Value
 from dispatchcov.formula import ALWAYS, NEVER, Every, Formula, Leaf, Opposite, Some, every, flipped, holds, leaves
 from dispatchcov.regions import Space
 from dispatchcov.space.answers import Answer, either
+from dispatchcov.space.domain import outcome
 from dispatchcov.space.variants import Variant
 from dispatchcov.table import Rule, Table, Variable
 
 STEPS = (1, 2, 3, 4)
 MOST_MOVES = 12
+KEPT = 16
 Facts = dict[str, Value]
 
 
@@ -48,6 +50,7 @@ class Boundaries:
         self.space = Space.of(table)
         self.view = View.of(table, DEFAULT_MACHINE)
         self._spaces: dict[int, tuple[_Moved, Space]] = {}
+        self._kept: dict[tuple[str, ...], Space] = {}
         self._sides: dict[tuple[int, int, int], bool | None] = {}
 
     def all(self) -> Iterator[Boundary]:
@@ -131,15 +134,20 @@ class Boundaries:
 
     def _listed(self, rule: Rule, index: int, variable: Variable) -> Boundary | None:
         places = _ordered(variable)
+        predicate = self.table.predicates[index]
+        alone = predicate.reads == {variable.name}
+        held = {value: outcome(predicate.expr, {variable.name: value}) for value in places} if alone else {}
         for distance in range(1, len(places)):
             ways = []
             for pair in zip(places, places[distance:], strict=False):
                 for here, there in (pair, pair[::-1]):
+                    if alone and (not held[here] or held[there]):
+                        continue
                     more = Variant(self.table)
                     condition = _Moved.listed(more, self.table, rule, index, variable, here, there)
                     if condition == NEVER:
                         continue
-                    answer = Space(more.build()).reaching(rule.index, condition)
+                    answer = self._grown(more).reaching(rule.index, condition)
                     if answer.witness is not None:
                         hardware = answer.hardware
                         if variable.hardware:
@@ -149,6 +157,17 @@ class Boundaries:
             if ways:
                 return self._nearest(rule, index, variable, distance, ways)
         return None
+
+    def _grown(self, more: Variant) -> Space:
+        """The space of ``more``; of the last few it is kept, because those of many rules grow by the same."""
+        added = tuple(predicate.text for predicate in more.predicates[len(self.table.predicates) :])
+        if not added:
+            return self.space
+        if added not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[added] = Space(more.build())
+        return self._kept[added]
 
     def _nearest(
         self, rule: Rule, index: int, variable: Variable, distance: int, ways: list[tuple[Answer, Answer]]

@@ -7,6 +7,7 @@ looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -174,6 +175,8 @@ def _listed(variable: Variable, predicates: Sequence[Predicate], apart: bool) ->
 
 def _affordable(shapes: list[_Shapes], sides: list[Ray], refused: dict[int, str]) -> list[_Shapes]:
     """Those that can be told apart together in :data:`LIMIT` points of a ray, simplest first; refuses others."""
+    if all(_points_at_most([own[i] for _, own in shapes]) <= LIMIT for i in range(len(sides))):
+        return shapes
     kept: list[_Shapes] = []
     grids: list[Shape] = [[Piece(0, ray.length, [None], [0])] for ray in sides]
     for predicate, own in sorted(shapes, key=lambda item: sum(len(part.values) for shape in item[1] for part in shape)):
@@ -185,6 +188,12 @@ def _affordable(shapes: list[_Shapes], sides: list[Ray], refused: dict[int, str]
             kept.append((predicate, own))
             grids = [[Piece(s.start, s.end, [None] * s.count, [0] * s.count) for s in spans] for spans in joint]
     return kept
+
+
+def _points_at_most(shapes: Sequence[Shape]) -> int:
+    """No fewer points than those in which ``shapes`` of one ray can be told apart."""
+    starts = {piece.start for shape in shapes for piece in shape}
+    return len(starts) * math.lcm(*{len(piece.values) for shape in shapes for piece in shape})
 
 
 def _ray_classes(ray: Ray, shapes: list[tuple[Predicate, Shape]]) -> dict[tuple[int, int], int]:

@@ -127,7 +127,7 @@ class Search:
                 if other:
                     visit(depth + 1, part, other, self.outcomes(other))
 
-        visit(0, self.boxes.full, facts, self.outcomes(facts))
+        visit(0, self.boxes.full, facts, self.outcomes(facts) if self.boxes.hardware else (0, 0))
         return frozenset(found)
 
     def swapped(

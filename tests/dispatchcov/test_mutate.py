@@ -12,8 +12,9 @@ from hypothesis import given, note, settings
 
 from dispatchcov import load_table, parse_table, store
 from dispatchcov.cli import main
+from dispatchcov.gate import judge
 from dispatchcov.items import Item
-from dispatchcov.mutants import Mutant, mutants
+from dispatchcov.mutants import Mutant, left_out, mutants
 from dispatchcov.mutate import Mutation
 from dispatchcov.results import Results
 from dispatchcov.space.variants import Variant
@@ -48,6 +49,45 @@ def test_the_mutants_of_a_guard() -> None:
         ("comparison", "M <= 16 -> M >= 16"), ("constant", "M <= 16 -> M <= 8"),
         ("negated", "M <= 16 -> not (M <= 16)"), ("dropped", "M <= 16 dropped"), ("order", "rules r2 and r3 swapped"),
     ]  # fmt: skip
+
+
+SIZES = "N = { type = 'int', min = 0 }"
+
+
+def test_of_many_constants_those_next_to_a_predicates_own_are_tried() -> None:
+    of = table(*(f"N == {size}" for size in (0, 40, 10, 30, 20, 60, 50)), "", variables=SIZES)
+    tried: dict[str, list[int]] = {}
+    for kind, change in made(of):
+        if kind == "constant":
+            own, other = change.split(" -> N == ")
+            tried.setdefault(own, []).append(int(other))
+    assert tried == {  # in the order of the table, as ever
+        "N == 0": [40, 10, 30, 20], "N == 40": [30, 20, 60, 50], "N == 10": [0, 40, 30, 20],
+        "N == 30": [40, 10, 20, 50], "N == 20": [0, 40, 10, 30], "N == 60": [40, 30, 20, 50],
+        "N == 50": [40, 30, 20, 60],
+    }  # fmt: skip
+
+
+def test_of_many_names_those_next_to_a_predicates_own_are_tried() -> None:
+    names = [f"t{place}" for place in range(9)]
+    of = table("t == 't1'", "t != 't7'", "", variables=f"t = {{ type = 'enum', values = {names} }}")
+    assert [change for kind, change in made(of) if kind == "constant"] == [
+        f"t == 't1' -> t == 't{place}'" for place in (0, 2, 3, 4)
+    ]
+    assert left_out(of) == (
+        "mutants: of 9 values of t only the 4 next to a predicate's own constant are put in its place",
+    )
+
+
+def test_mutants_that_are_left_out_are_told_of() -> None:
+    few = table(*(f"N == {3 * place}" for place in range(5)), "", variables=SIZES)
+    assert Results.of(data(few), (few,)).tables[0].notes == left_out(few) == ()
+    many = table(*(f"N == {3 * place}" for place in range(60)), "", variables=SIZES)
+    note = "mutants: of 60 predicates like N == 0 only the 4 next to a predicate's own constant are put in its place"
+    results = Results.of(data(many, row(many, N=3)), (many,))
+    assert results.tables[0].notes == (note,)
+    assert f"x::y: {note}" in judge(results).notes
+    assert len(results.tables[0].mutants) <= 9 * 60  # not 60 for each
 
 
 def selected(of: Table, mutation: Mutation, mutant: Mutant, facts: dict[str, Any]) -> bool:

@@ -6,15 +6,18 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, note, settings
 
 from dispatchcov import load_table, parse_table
 from dispatchcov.decide import DEFAULT_MACHINE, View, path
 from dispatchcov.expr import Value
 from dispatchcov.formula import holds, leaves
+from dispatchcov.regions import Space
 from dispatchcov.results import Results, TableResults
 from dispatchcov.space.boundaries import Boundaries, Boundary
 from dispatchcov.space.mcdc import Independence, independence
+from dispatchcov.space.variants import Variant
 from dispatchcov.table import Table
 from tests.dispatchcov.build import data, row
 from tests.dispatchcov.random_tables import decisions, tables
@@ -55,6 +58,33 @@ def test_the_nearest_inputs_on_the_two_sides() -> None:
         "r1 K > 64: K = 66 | 64",
         "r1 M == 0: M = 0 | 1",
     ]
+
+
+def test_pairs_of_listed_values_need_few_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A space is most of the work: not one for each pair of values, and no variant for pairs on one side."""
+    made: list[Table] = []
+    tried: list[Table] = []
+
+    class Counted(Space):
+        def __init__(self, table: Table, *, solving: bool = True) -> None:
+            made.append(table)
+            super().__init__(table, solving=solving)
+
+    class Tried(Variant):
+        def __init__(self, table: Table) -> None:
+            tried.append(table)
+            super().__init__(table)
+
+    sizes = [8 * place for place in range(12)]
+    whens = [f"N == {size} and sm >= 90" for size in sizes[1:-1]]
+    variables = f"N = {{ type = 'int', values = {sizes} }}\nsm = {{ type = 'int', values = [80, 90], hardware = true }}"
+    of = table(*whens, "", variables=variables)
+    monkeypatch.setattr("dispatchcov.space.boundaries.Space", Counted)
+    monkeypatch.setattr("dispatchcov.space.boundaries.Variant", Tried)
+    pairs = list(Boundaries(of).all())
+    assert [pair.true.state for pair in pairs] == ["feasible"] * 20
+    assert len(made) == 2  # that of the table, and one with sm == 90
+    assert len(tried) <= 3 * 10  # a size and the two next to it, sm at 90 and 80
 
 
 def test_a_pair_further_apart_where_another_predicate_keeps_what_is_between() -> None:

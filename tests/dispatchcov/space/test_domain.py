@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dispatchcov import expr as ex
 from dispatchcov.expr import Value
-from dispatchcov.space.domain import Class, bits, classes, rank, rays, size
-from dispatchcov.space.pieces import LIMIT, NotAnalysedError, Ray, analyse
+from dispatchcov.space.domain import Class, _points_at_most, bits, classes, rank, rays, size
+from dispatchcov.space.pieces import LIMIT, NotAnalysedError, Ray, align, analyse
 from dispatchcov.table import Predicate, Variable
 from tests.dispatchcov.random_tables import comparisons
 
@@ -154,6 +154,15 @@ def test_what_is_too_much_together_is_refused_and_the_rest_kept() -> None:
     found = classes(number(0), predicates("x % 1009 == 0", "x % 1013 == 0", "x <= 8"))
     assert found.refused == {1: f"'x % 1013 == 0' and others need more than {LIMIT} values to be told apart"}
     assert [(item.true, item.value) for item in found.classes] == [(5, 0), (4, 1), (0, 9), (1, 1009)]
+
+
+def test_the_bound_that_spares_an_alignment_is_none_too_low() -> None:
+    """Many predicates are not aligned one after another if the bound says that all fit: it may say too many."""
+    ray = Ray(0, 1, None)
+    for texts in (["x % 6 == 0", "x % 4 == 1"], ["x < 9", "x % 3 == 0", "x == 20"], ["x // 5 % 7 == 2", "x in (3, 4)"]):
+        shapes = [analyse(ex.parse(text), ray) for text in texts]
+        assert sum(span.count for span in align(shapes)) <= _points_at_most(shapes)
+    assert _points_at_most([analyse(ex.parse("x % 6 == 0"), ray), analyse(ex.parse("x % 4 == 1"), ray)]) == 12
 
 
 def test_a_large_alignment_is_analysed() -> None:
