@@ -3,7 +3,7 @@
 //
 // A header that `dispatchcov cpp --generate TABLE.toml` writes includes this one and decides; what it decides is
 // recorded here while DISPATCHCOV_RUN is in the environment (`dispatchcov run -- PROGRAM` puts it there), beside the
-// file that DISPATCHCOV_DATA names, in the format that dispatchcov/shard.py describes: lines for what is settled, a
+// file that DISPATCHCOV_DATA names, in the format that dispatchcov/files/shard.py describes: lines for what is settled, a
 // mapped array for counts in progress, a ring of the last launches. The mapped files keep what they hold whatever ends
 // the process: exit, _exit, abort, SIGKILL, a segmentation fault.
 //
@@ -12,6 +12,7 @@
 #ifndef DISPATCHCOV_HPP
 #define DISPATCHCOV_HPP
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -62,6 +63,7 @@
 #define DISPATCHCOV_SHARED __attribute__((visibility("default")))
 
 namespace dispatchcov {
+inline namespace layout_2 {  // libraries compiled with a version of this file that lays things out otherwise record apart
 
 // --- what a generated header computes with ---------------------------------------------------------------------------
 
@@ -292,12 +294,6 @@ class Line {
     std::string text_;
 };
 
-inline std::string json_fact(const Variable& variable, std::int64_t value) {
-    if (variable.type == Type::integer) return std::to_string(value);
-    if (variable.type == Type::boolean) return value != 0 ? "true" : "false";
-    return json_text(value >= 0 && value < variable.count ? variable.values[value] : variable.other);
-}
-
 inline std::string json_list(const std::vector<std::string>& items) {
     std::string out;
     for (const std::string& item : items) out += (out.empty() ? "" : ",") + item;
@@ -453,10 +449,45 @@ class Shard {
 
 // --- what is counted -------------------------------------------------------------------------------------------------
 
+// A table as the recorder keeps it: the library that holds the table itself may be unloaded, and another table lie in
+// its place.
+struct Kept {
+    struct Fact {
+        Type type;
+        bool hardware;
+        std::vector<std::string> values;
+        std::string other;
+    };
+    std::string op, digest, source, text;
+    std::vector<Fact> facts;
+    std::size_t words;
+
+    explicit Kept(const Table& table)
+        : op(table.op), digest(table.digest), source(table.source), text(table.text),
+          words(static_cast<std::size_t>(table.words)) {
+        for (int i = 0; i < table.count; ++i) {
+            const Variable& variable = table.variables[i];
+            std::vector<std::string> values(variable.values, variable.values + variable.count);
+            const char* other = variable.other != nullptr ? variable.other : "";
+            facts.push_back({variable.type, variable.hardware, std::move(values), other});
+        }
+    }
+
+    bool is(const Table& table) const { return std::strcmp(digest.c_str(), table.digest) == 0; }
+
+    std::string json(std::size_t place, std::int64_t value) const {
+        const Fact& fact = facts[place];
+        if (fact.type == Type::integer) return std::to_string(value);
+        if (fact.type == Type::boolean) return value != 0 ? "true" : "false";
+        const bool declared = value >= 0 && value < static_cast<std::int64_t>(fact.values.size());
+        return json_text(declared ? fact.values[static_cast<std::size_t>(value)] : fact.other);
+    }
+};
+
 // Counts of like decisions in one context.
 struct Cell {
-    const Table* table = nullptr;
-    const std::string *machine, *kernel;  // interned by the recorder
+    const Kept* table;
+    const std::string *machine, *kernel;  // as `table` kept by the recorder
     std::vector<std::uint64_t> vector;
     std::vector<std::int64_t> first, bounds;          // bounds: least and greatest value of each ranged variable
     std::vector<std::vector<std::int64_t>> extremes;  // the facts at which these were seen
@@ -465,26 +496,26 @@ struct Cell {
     bool mapped = false;
     std::int64_t row = -1, due = 1;  // due: the count at which an unmapped row is to be written again
 
-    Cell(const Input& in, const std::string& on, const std::string& ran)
-        : table(&in.table), machine(&on), kernel(&ran), vector(in.vector, in.vector + table->words),
-          first(in.facts, in.facts + table->count) {
-        for (int i = 0; i < table->count; ++i)
-            if (table->variables[i].ranged) bounds.insert(bounds.end(), 2, in.facts[i]);
+    Cell(const Input& in, const Kept& by, const std::string& on, const std::string& ran)
+        : table(&by), machine(&on), kernel(&ran), vector(in.vector, in.vector + by.words),
+          first(in.facts, in.facts + by.facts.size()) {
+        for (int i = 0; i < in.table.count; ++i)
+            if (in.table.variables[i].ranged) bounds.insert(bounds.end(), 2, in.facts[i]);
         extremes.assign(bounds.size(), first);
     }
 
     bool is(const Input& in) const {
-        if (table != &in.table || *machine != in.machine || *kernel != in.kernel) return false;
+        if (!table->is(in.table) || *machine != in.machine || *kernel != in.kernel) return false;
         if (!std::equal(vector.begin(), vector.end(), in.vector)) return false;
-        for (int i = 0; i < table->count; ++i)
-            if (table->variables[i].hardware && first[static_cast<std::size_t>(i)] != in.facts[i]) return false;
+        for (int i = 0; i < in.table.count; ++i)
+            if (in.table.variables[i].hardware && first[static_cast<std::size_t>(i)] != in.facts[i]) return false;
         return true;
     }
 
     bool holds(const Input& in) const {
         const std::int64_t* bound = bounds.data();
-        for (int i = 0; i < table->count; ++i) {
-            if (!table->variables[i].ranged) continue;
+        for (int i = 0; i < in.table.count; ++i) {
+            if (!in.table.variables[i].ranged) continue;
             if (in.facts[i] < load(bound) || in.facts[i] > load(bound + 1)) return false;
             bound += 2;
         }
@@ -493,11 +524,11 @@ struct Cell {
 
     void widen(const Input& in) {
         std::size_t place = 0;
-        for (int i = 0; i < table->count; ++i) {
-            if (!table->variables[i].ranged) continue;
+        for (int i = 0; i < in.table.count; ++i) {
+            if (!in.table.variables[i].ranged) continue;
             for (const bool low : {true, false}) {
                 if (low ? in.facts[i] < bounds[place] : in.facts[i] > bounds[place]) {
-                    extremes[place].assign(in.facts, in.facts + table->count);
+                    extremes[place].assign(in.facts, in.facts + in.table.count);
                     store(&bounds[place], in.facts[i]);
                 }
                 ++place;
@@ -507,7 +538,8 @@ struct Cell {
 };
 
 inline std::uint64_t hash(const Input& in) {
-    std::uint64_t h = reinterpret_cast<std::uintptr_t>(&in.table);
+    std::uint64_t h = 0;
+    std::memcpy(&h, in.table.digest, sizeof h);  // it has 64 characters
     const auto mix = [&h](std::uint64_t word) { h = (h ^ word) * 0x9e3779b97f4a7c15u, h ^= h >> 32; };
     for (int i = 0; i < in.table.words; ++i) mix(in.vector[i]);
     for (int i = 0; i < in.table.count; ++i)
@@ -751,7 +783,7 @@ class Recorder {
             found->second->widen(in);
             return *found->second;
         }
-        Cell& cell = context_->cells.emplace_back(in, intern(in.machine), intern(in.kernel));
+        Cell& cell = context_->cells.emplace_back(in, kept(in.table), intern(in.machine), intern(in.kernel));
         if (free_.empty()) free_.push_back(used_++);
         cell.slot = free_.back();
         free_.pop_back();
@@ -761,6 +793,7 @@ class Recorder {
     }
 
     const std::string& intern(std::string_view text) { return *names_.emplace(text).first; }
+    const Kept& kept(const Table& table) { return kept_.try_emplace(table.digest, table).first->second; }
 
     void write_in_progress(Cell& cell) {
         cell.due = cell.mapped ? 0 : 8 * cell.due;
@@ -808,7 +841,7 @@ class Recorder {
 
     // What `cell` counts: id, view, vector, hardware, kernel, inputs; a table and view not written yet go to `lines`.
     std::vector<std::string> told(Cell& cell, std::string& lines) {
-        const Table& table = *cell.table;
+        const Kept& table = *cell.table;
         if (tables_.insert(table.digest).second)
             lines += Line("table").add("digest", table.digest).add("op", table.op).add("source", table.source)
                          .add("text", table.text).end();
@@ -825,9 +858,8 @@ class Recorder {
             vector += digits;
         }
         vector.erase(0, std::min(vector.find_first_not_of('0'), vector.size() - 1));
-        for (int i = 0; i < table.count; ++i)
-            if (const Variable& variable = table.variables[i]; variable.hardware)
-                hardware.push_back(json_fact(variable, cell.first[static_cast<std::size_t>(i)]));
+        for (std::size_t i = 0; i < table.facts.size(); ++i)
+            if (table.facts[i].hardware) hardware.push_back(table.json(i, cell.first[i]));
         return {std::to_string(cell.row), std::to_string(view->second), json_text(vector), json_list(hardware),
                 json_text(*cell.kernel), json_list(inputs(cell))};
     }
@@ -837,8 +869,7 @@ class Recorder {
         std::vector<std::string> found;
         const auto put = [&](const std::vector<std::int64_t>& facts) {
             std::vector<std::string> values;
-            for (std::size_t i = 0; i < facts.size(); ++i)
-                values.push_back(json_fact(cell.table->variables[i], facts[i]));
+            for (std::size_t i = 0; i < facts.size(); ++i) values.push_back(cell.table->json(i, facts[i]));
             if (std::string input = json_list(values); std::find(found.begin(), found.end(), input) == found.end())
                 found.push_back(std::move(input));
         };
@@ -857,6 +888,7 @@ class Recorder {
     std::atomic<std::int64_t> launches_{0};
     bool inside_ = false;
     std::set<std::string> names_, tables_;
+    std::map<std::string, Kept> kept_;  // by digest
     std::map<std::pair<std::string, std::string>, int> views_;
     std::vector<std::size_t> free_;
     std::vector<std::pair<std::size_t, std::int64_t*>> retired_;
@@ -886,6 +918,27 @@ inline Seat& Recorder::enrolled() {
     return *own_seat;
 }
 
+#if !defined(__PIC__) || defined(__PIE__)  // code of a program, which stays
+inline void stay() {}
+#else
+#if defined(__APPLE__)
+constexpr auto address_in = &::dladdr;
+constexpr auto open_again = &::dlopen;
+#else  // null where the program is linked without libdl, which older C libraries have beside them: it opens no library
+static int address_in(const void*, Dl_info*) __attribute__((weakref("dladdr")));
+static void* open_again(const char*, int) __attribute__((weakref("dlopen")));
+#endif
+
+// Keeps the library that holds this code in the process: what it asks to be called at forks and at the end goes with it
+// when it is unloaded, while others still decide.
+inline void stay() {
+    Dl_info here{};
+    if (address_in == nullptr || open_again == nullptr) return;
+    if (address_in(reinterpret_cast<const void*>(&stay), &here) != 0)
+        open_again(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+#endif
+
 // The first decision of the process: does the environment ask for a recorder?
 inline bool start() {
     static const bool started = [] {
@@ -898,6 +951,7 @@ inline bool start() {
         std::string data = named != nullptr && *named != '\0' ? named : ".dispatchcov";
         char folder[4096];
         if (data[0] != '/' && getcwd(folder, sizeof folder) != nullptr) data = std::string(folder) + "/" + data;
+        stay();
         recorder = new Recorder(data, run);
         pthread_atfork([] { recorder->before_fork(); }, [] { recorder->after_fork_in_parent(); },
                        [] { recorder->after_fork_in_child(); });
@@ -1052,6 +1106,7 @@ void record(const typename T::Facts& facts, std::string_view kernel, std::string
     if (recording()) detail::count<T>(facts, machine, kernel);
 }
 
+}  // namespace layout_2
 }  // namespace dispatchcov
 
 #endif  // DISPATCHCOV_HPP
