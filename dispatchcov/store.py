@@ -80,7 +80,7 @@ def combine(data_file: Path, paths: Iterable[Path] = (), *, remove: bool = False
         single = [name for name in inputs if name not in merged]
         shards = dict(zip(single, map(kept, read_shards(single, refuse=named)), strict=True))
         data = merge(*there, *merged.values(), *shards.values())
-        if not there and not data.shards:
+        if not there and not any(shard.lines or shard.problems for shard in data.shards):
             wanted = "a data file, shards beside it or paths with some, got none"
             raise DataError(f"{path}: no data: expected {wanted}; {MAKES_DATA}")
         save(path, data)
@@ -170,8 +170,8 @@ def _same(a: str, b: str) -> bool:
 
 
 def _done(shard: Shard) -> bool:
-    """Was all of the shard read, and will its process write no more?"""
-    return not shard.problems and (shard.ended or not _runs(shard))
+    """Was all of the shard read, and will its process write no more? An empty one may be just begun."""
+    return shard.lines > 0 and not shard.problems and (shard.ended or not _runs(shard))
 
 
 def _runs(shard: Shard) -> bool:

@@ -47,10 +47,18 @@ def read_shard(path: str | os.PathLike[str]) -> Data:
 
 def read_shards(paths: Sequence[str], *, refuse: Container[str] = ()) -> list[Data]:
     """What each of ``paths`` holds. One that is not readable is a shard without rows whose problem says why; if it is
-    in ``refuse``, the :class:`DataError` of :func:`read_shard` is raised.
+    in ``refuse``, the :class:`DataError` of :func:`read_shard` is raised. One without a whole line is a shard that says
+    so.
     """
     parser = untrusted.Lines(remember=len(paths) > 1)
-    return [_read(path, parser) if path in refuse else _kept(path, parser) for path in paths]
+    found = [_read(path, parser) if path in refuse else _kept(path, parser) for path in paths]
+    return [data if data.shards else _empty(path) for path, data in zip(paths, found, strict=True)]
+
+
+def _empty(path: str) -> Data:
+    """What is said of a process that could not write its first line: what it decided is lost."""
+    lost = f"{os.path.basename(path)} is empty: its process was killed as it began, or the disk was full"
+    return Data(shards=(Shard(os.path.basename(path), "", "", 0, "", 0, partial=(lost,), notes=(lost,)),))
 
 
 def _kept(path: str, parser: untrusted.Lines) -> Data:

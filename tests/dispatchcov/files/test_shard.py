@@ -618,4 +618,13 @@ def test_shards_read_together_are_as_read_alone(
             alone.append(read_shard(paths[-1]))
         except DataError:
             paths.pop()
-    assert shard_read.read_shards(paths * 2) == alone * 2
+    together = shard_read.read_shards(paths * 2)
+    assert [data if data.rows or "is empty" not in str(data.shards) else Data() for data in together] == alone * 2
+
+
+def test_a_shard_without_a_whole_line_says_so_among_others(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b'{"k":"sha')
+    (data,) = shard_read.read_shards([str(tmp_path / NAME)])
+    (shard,) = data.shards
+    told = f"{NAME} is empty: its process was killed as it began, or the disk was full"
+    assert (shard.name, shard.partial, shard.notes, data.rows) == (NAME, (told,), (told,), ())
