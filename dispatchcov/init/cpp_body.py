@@ -14,6 +14,7 @@ from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.cpp_expr import ASSIGNING
 from dispatchcov.init.cpp_simple import Simple
+from dispatchcov.init.refusals import may_end
 from dispatchcov.init.syntax import Block, Syntax
 
 SKIPPED = {"using", "static_assert", "typedef", "public", "private", "friend", "template"}
@@ -57,8 +58,7 @@ class Body(Simple):
             stepped = after in ("++", "--") or before in ("++", "--", "&")
             if self.tokens[at].kind == "name" and (after in ASSIGNING or stepped):
                 names.append(self.tokens[at].text)
-        words = {token.text for token in self.tokens[start:end]}
-        ends = bool(words & {"return", "throw", "goto"}) or any(w.startswith("ORT_RETURN") for w in words)
+        ends = may_end({token.text for token in self.tokens[start:end]})
         header = next((i for i in range(start, end) if self.tokens[i].text == "{"), end)
         return syn.Opaque(self.tokens[start].line, self.source.text(start, header), tuple(dict.fromkeys(names)), ends)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.cpp_expr import ASSIGNING, Expressions
+from dispatchcov.init.refusals import effect
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
@@ -24,10 +25,6 @@ SPECIFIERS = {
     "thread_local",
 }
 MULTIWORD = {"unsigned", "signed", "long", "short", "int", "char", "double"}
-CHECKS = re.compile(
-    r"(\w+_)?(CHECK|ICHECK|DCHECK|ENFORCE|ASSERT|assert|VERIFY|INTERNAL_ASSERT)(_WITH_MSG|_MSG)?\Z|ORT_RETURN_IF_NOT\Z"
-)
-
 MADE = re.compile(r"(std::)?(make_)?(pair|tuple)\Z")
 
 
@@ -68,21 +65,10 @@ class Simple(Expressions):
 
     def effect(self, node: Syntax) -> Iterator[syn.Statement]:
         """An expression statement: a check, or a call, without the macro around it that looks at its status."""
-        if not isinstance(node, syn.Call) or not isinstance(node.of, syn.Name):
-            yield syn.Do(node.line, node.text, node)
-            return
-        name, args = syn.last(node.of.id), node.args
-        refuse = syn.Raise(node.line, node.text, f"refused by {node.of.id}")
-        if CHECKS.match(name) and args:
-            text = f"!({args[0].text})"
-            yield syn.If(node.line, text, syn.Unary(node.line, text, "not", args[0]), (refuse,))
-        elif name == "ORT_RETURN_IF" and args:
-            yield syn.If(node.line, args[0].text, args[0], (refuse,))
-        elif name.isupper() and len(args) == 1 and isinstance(args[0], syn.Call):
-            yield syn.Do(node.line, node.text, args[0])
-        else:
-            yield syn.Do(node.line, node.text, node)
-        for part in args:  # a local whose address goes to a call is set by it
+        yield from effect(node, cpp=True)
+        for part in (
+            node.args if isinstance(node, syn.Call) and isinstance(node.of, syn.Name) else ()
+        ):  # a local whose address goes to a call is set by it
             if isinstance(part, syn.Unary) and part.op == "&" and isinstance(part.operand, syn.Name):
                 yield syn.Assign(node.line, node.text, part.operand.id, syn.Other(node.line, f"set by {node.text}"))
 

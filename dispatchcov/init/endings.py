@@ -10,13 +10,16 @@ from dispatchcov import expr as ex
 from dispatchcov.errors import UsageError
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.names import Bound, Locals
+from dispatchcov.init.refusals import macro
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.translate import Condition, Translator
 
 MAX_WAYS = 500
 QUIET = re.compile(
-    r"(print|printf|std::printf|fprintf|LOG\w*|VLOG\w*|warnings?\.\w+|(self\.)?_?log(ger|ging)?\.\w+|std::cout|std::cerr"
-    r"|nvtx\w*\.\w+|TORCH_WARN\w*|super|static_cast<void>)\Z"
+    r"(p?print|(std::)?f?printf|(std::)?(puts|fputs|fflush)|fmt::print|std::cout|std::cerr|sys\.std(out|err)\.\w+"
+    r"|(\w+_)?[DV]?LOGS?(_\w+)?|TORCH_WARN\w*|(\w+_)?WARN(ING|_ONCE)?|warnings?\.\w+|(self\.)?_?log(ger|ging)?_?\.\w+"
+    r"|spdlog::\w+|\w*(nvtx|NVTX)\w*(\.\w+)?|C10_LOG_API_USAGE_ONCE|\w*RECORD_FUNCTION\w*|torch\._C\._log_api_usage_once"
+    r"|(DISPATCHCOV_|dispatchcov(\.|::))\w+|super|static_cast<void>)\Z"
 )
 STATUS = re.compile(
     r"(\w+::)*(OK|Ok|OkStatus|cudaGetLastError|cudaPeekAtLastError|cudaSuccess|CUBLAS_STATUS_SUCCESS|kSuccess)\Z"
@@ -37,6 +40,7 @@ class Way:
     line: int
     read: bool = True
     named: bool = False
+    refused: bool = False
 
 
 class Endings:
@@ -69,32 +73,34 @@ class Endings:
             case syn.Name() if value.id in env:
                 return self._held(env[value.id], value, calls, head.line)
             case syn.Literal(value=str() as text) if text.strip():
-                return self._way((), _short(text), head.line, named=True)
+                return self._way((), short(text), head.line, named=True)
             case syn.Text():
-                return self._way((), _short(self.translator.written(value, env)) or NOTHING, head.line, named=True)
+                return self._way((), short(self.translator.written(value, env)) or NOTHING, head.line, named=True)
         named = isinstance(value, syn.Name | syn.Attribute | syn.Items) or (
             isinstance(value, syn.Literal) and isinstance(value.value, int) and not isinstance(value.value, bool)
         )
         done = self.translator.cpp and value.text == "0" and calls
         quiet = done or STATUS.match(value.text) or value.text in self.function.parameters
-        end = "" if quiet and calls else _short(value.text.removeprefix("this->").removeprefix("self."))
+        end = "" if quiet and calls else short(value.text.removeprefix("this->").removeprefix("self."))
         return self._way(() if named and not quiet else calls, end, head.line, named=named and not quiet)
 
     def _held(self, bound: Bound, node: syn.Name, calls: tuple[str, ...], line: int) -> Way:
         """``return local``: the string or constant it holds, or the call that gave it."""
         match bound.expr:
             case ex.Const(value=value) if not isinstance(value, bool):
-                return self._way((), _short(str(value)) or NOTHING, line, named=True)
+                return self._way((), short(str(value)) or NOTHING, line, named=True)
             case ex.Var(name=name) if name.startswith("="):
-                return self._way((), _short(name[1:]), line, named=True)
+                return self._way((), short(name[1:]), line, named=True)
         if bound.callee:
-            return self._way((*calls, _short(bound.callee)), "", line)
+            return self._way((*calls, short(bound.callee)), "", line)
         if bound.path and "@" not in bound.path:
-            return self._way(calls, _short(bound.path), line)
-        return self._way(calls, "" if calls else _short(node.text), line)
+            return self._way(calls, short(bound.path), line)
+        return self._way(calls, "" if calls else short(node.text), line)
 
     def _called(self, node: Syntax, env: Locals) -> tuple[str, ...]:
-        """The name of the function that ``node`` calls, if it is a call that may be a kernel's."""
+        """The name of the function that ``node`` calls, if it is a call that may be a kernel's, or of a macro."""
+        if self.translator.cpp and isinstance(node, syn.Name) and macro(node.id):
+            return (node.id,)
         if not isinstance(node, syn.Call):
             return ()
         of: Syntax = node.of
@@ -108,8 +114,8 @@ class Endings:
         if QUIET.match(text) or STATUS.match(text):
             return ()
         given = ", ".join(filter(None, (self._given(arg, env) for arg in node.args)))
-        name = _short(re.sub(r"^(self|this)\.", "", text))
-        return (f"{name}{GIVEN}{_short(given)}" if given else name,)
+        name = short(re.sub(r"^(self|this)\.", "", text))
+        return (f"{name}{GIVEN}{short(given)}" if given else name,)
 
     def _given(self, node: Syntax, env: Locals) -> str:
         """What is fixed of an argument: a constant, a function, a type; ``""`` for what depends on the input."""
@@ -153,5 +159,5 @@ def _kernel(way: Way, common: set[str], shown: Mapping[str, str]) -> str:
     return " + ".join(parts)[:200].strip() or NOTHING
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     return syn.flat(text).strip()[:100].strip()

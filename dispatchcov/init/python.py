@@ -9,6 +9,7 @@ from dataclasses import replace
 from dispatchcov.errors import UsageError
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.python_names import assigned, constants, imported
+from dispatchcov.init.refusals import effect, refusing, terminates
 from dispatchcov.init.syntax import Block, Syntax
 from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
@@ -99,7 +100,8 @@ class _Reader:
                 left, right = self.expression(node.target), self.expression(node.value)
                 yield from self.assign(node.target, syn.Binary(line, self.text(node), op, left, right))
             case ast.Expr():
-                yield syn.Do(line, self.text(node), self.expression(node.value))
+                yield from self.walruses(node.value)
+                yield from effect(self.expression(node.value), cpp=False)
             case _:
                 yield from self.compound(node)
 
@@ -134,7 +136,8 @@ class _Reader:
 
     def opaque(self, node: ast.AST, body: Sequence[ast.stmt]) -> syn.Opaque:
         inner = [part for statement in body for part in ast.walk(statement)]
-        ends = any(isinstance(part, ast.Return | ast.Raise) for part in inner)
+        calls = (self.expression(part) for part in inner if isinstance(part, ast.Call))
+        ends = any(isinstance(part, ast.Return | ast.Raise | ast.Assert) for part in inner) or any(map(_refuses, calls))
         line = getattr(node, "lineno", 0)
         first = self.lines[line - 1].decode(errors="replace")
         called = syn.effects(self.block([s for part in body for s in getattr(part, "body", [part])]))
@@ -270,6 +273,13 @@ class _Reader:
         if len(links) == 1:
             return links[0]
         return syn.Logic(node.lineno, self.text(node), "and", tuple(links))
+
+
+def _refuses(node: Syntax) -> bool:
+    """Is ``node`` a call that may refuse, as its name says?"""
+    if not isinstance(node, syn.Call):
+        return False
+    return terminates(node, cpp=False) or refusing(syn.last(syn.dotted(node.of) or node.of.text))
 
 
 def _items(value: Syntax) -> tuple[Syntax, ...] | None:

@@ -11,13 +11,18 @@ from dataclasses import dataclass, replace
 from dispatchcov import expr as ex
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.decided import returned
-from dispatchcov.init.endings import Endings, Way
+from dispatchcov.init.endings import GIVEN, Endings, Way, short
 from dispatchcov.init.fold import joined, negated
 from dispatchcov.init.lookup import looked_up
 from dispatchcov.init.names import Bound, Locals
 from dispatchcov.init.reads import relevant
+from dispatchcov.init.refusals import macro, raising, refusing
 from dispatchcov.init.syntax import Block
 from dispatchcov.init.translate import Condition, Translator
+
+REFUSES = "a call that may refuse, as its name says"
+BRANCH = "a call in a branch, which may not return"
+PLAIN = "a call that may refuse or return"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,11 @@ class _Frame:
     parent: _Frame | None
     scope: bool = False
     outer: tuple[tuple[str, Bound | None], ...] = ()
+    branch: bool = False
+
+    def within_branch(self) -> bool:
+        """Is this in a block that runs on some condition?"""
+        return self.branch or (self.parent is not None and self.parent.within_branch())
 
     def after(self, env: Locals) -> Locals:
         """``env`` at the end of the block."""
@@ -44,6 +54,7 @@ class Walker(Endings):
     def __init__(self, translator: Translator, function: syn.Function) -> None:
         super().__init__(translator, function)
         self.relevant = relevant(function.body)
+        self.raising = raising(translator.names.source.functions)
         self.known: dict[tuple[object, ...], tuple[_Frame, list[Way]]] = {}
 
     def ways(self) -> list[Way]:
@@ -68,16 +79,17 @@ class Walker(Endings):
                 case syn.Return():
                     return [self._ended(head, env, calls)]
                 case syn.Raise():
-                    return [self._way((), head.name, head.line, named=True)]
+                    return [replace(self._way((), head.name, head.line, named=True), refused=True)]
                 case syn.Do():
-                    calls += self._called(head.value, env)
+                    called = self._called(head.value, env)
+                    if called and (doubt := self._doubt(head, called[0], frame)):
+                        return self._doubted(head, doubt, self._follow(frame, env, calls + called))
+                    calls += called
                 case syn.Opaque():
                     env = self._skipped(head, env)
-                    calls += tuple(name for call in head.calls for name in self._called(call, env))
-                    if head.ends:
-                        left = Condition(head.line, head.text, None, "statements that are not read")
-                        way = Way((left,), (), "not read", head.line, read=False, named=True)
-                        return [way, *self._follow(frame, env, calls)]
+                    called = tuple(name for call in head.calls for name in self._called(call, env))
+                    rest = self._follow(frame, env, calls + called)
+                    return [_unread(head, "statements that are not read"), *rest] if head.ends else rest
                 case syn.Scope():
                     frame = _inner(head.body, frame, env, True)
                 case syn.Break():
@@ -115,10 +127,26 @@ class Walker(Endings):
         if any(part.expr == ex.Const(False) for part in test):
             return self._follow(_inner(head.orelse, frame, env), env, calls)
         test = tuple(part for part in test if part.expr != ex.Const(True))
-        then = self._follow(_inner(head.body, frame, env), env, calls)
         if not test:
-            return then
-        return _merged(test, then, self._follow(_inner(head.orelse, frame, env), env, calls))
+            return self._follow(_inner(head.body, frame, env), env, calls)
+        then, orelse = (replace(_inner(part, frame, env), branch=True) for part in (head.body, head.orelse))
+        return _merged(test, self._follow(then, env, calls), self._follow(orelse, env, calls))
+
+    def _doubt(self, head: syn.Do, called: str, frame: _Frame) -> str:
+        """Why the call ``head`` may end the function or ""."""
+        name = syn.last(called.partition(GIVEN)[0])
+        if refusing(name):
+            return REFUSES
+        if frame.within_branch():
+            return BRANCH
+        return PLAIN if macro(name) or name in self.raising else ""
+
+    def _doubted(self, head: syn.Do, doubt: str, rest: list[Way]) -> list[Way]:
+        """``rest``, after a rule for what the call ``head`` refuses, unless the kernels of ``rest`` show the call."""
+        hidden = any(way.named and not way.refused for way in rest)
+        if doubt == REFUSES or hidden or (doubt == PLAIN and len(rest) > 1):
+            return [_unread(head, doubt), *rest]
+        return rest
 
     def _idle(self, block: Block) -> bool:
         """Does ``block`` neither end nor call nor assign what is read later?"""
@@ -135,6 +163,13 @@ class Walker(Endings):
             case syn.Scope():
                 return self._idle(part.body)
         return False
+
+
+def _unread(head: syn.Do | syn.Opaque, reason: str) -> Way:
+    """The way that may end in ``head``."""
+    value = head.value if isinstance(head, syn.Do) else None
+    end = short(value.of.text if isinstance(value, syn.Call) else head.text) if value else "not read"
+    return Way((Condition(head.line, head.text, None, reason),), (), end, head.line, read=False, named=True)
 
 
 def _merged(test: tuple[Condition, ...], then: list[Way], rest: list[Way]) -> list[Way]:

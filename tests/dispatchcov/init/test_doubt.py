@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -27,6 +28,32 @@ HEAD = r"""
 #include <utility>
 [[noreturn]] inline void refused(int = 0) { throw std::runtime_error("refused"); }
 namespace std { using ::refused; }
+struct Logged {
+  explicit Logged(bool fails) : fails(fails) {}
+  ~Logged() noexcept(false) { if (fails) refused(); }
+  bool fails;
+};
+template <typename T> const Logged& operator<<(const Logged& log, const T&) { return log; }
+#define abort refused
+#define exit refused
+#define __builtin_unreachable refused
+#define AT_ERROR(...) refused()
+#define ORT_THROW(...) refused()
+#define GGML_ABORT(...) refused()
+#define C10_THROW_ERROR(...) refused()
+#define INFO false
+#define FATAL true
+#define LOG(level) Logged(level)
+#define VLOG(level) Logged(false)
+#define TORCH_WARN(...) (void)0
+#define TORCH_CHECK(test, ...) if (!(test)) refused()
+#define TORCH_CHECK_VALUE TORCH_CHECK
+#define TORCH_CHECK_NOT_IMPLEMENTED TORCH_CHECK
+#define TLLM_CHECK_WITH_INFO TORCH_CHECK
+#define ORT_THROW_IF(test, ...) if (test) refused()
+#define CHECK(test) Logged(!(test))
+#define CHECK_GE(a, b) Logged(!((a) >= (b)))
+#define TORCH_CHECK_EQ(a, b) if ((a) != (b)) refused()
 """
 """Before the sources, in no file that is read."""
 
@@ -36,17 +63,49 @@ PYTHON: dict[str, str] = {
     "a returned part": "    if n > 5: return m > 3 and 'big'\n    return m > 3 or 'none'",
     "None so far": "    best = None\n    if n > 4: best = 'x'\n    if best is None: best = 'y' if m > 4 else 'z'\n"
     "    return best if best is not None else 'never'",
+    "calls that never return": "    if n <= 2: sys.exit(1)\n    if n > 100: os.abort()\n    n < 64 or sys.exit('n')\n"
+    "    torch._check(n != 3)\n    torch._check_value(n != 4, lambda: 'n')\n    exit(1) if n == 5 else None\n"
+    "    return 'a' if m > 5 else 'b'",
+    "calls that go on": "    if n <= 2: print('', end='')\n    if n <= 3: logger.warning('x')\n"
+    "    return 'a' if m > 5 else 'b'",
     "a choice in a comparison": "    if n <= (32 if m % 128 == 0 else 8): return 'a'\n"
     "    if (m if m > 0 else -m) + 1 == 2 * (n if n > m else 3): return 'b'\n    return 'c'",
 }
 CPP: dict[str, str] = {
     "a choice in a comparison": 'if (n <= (m % 128 == 0 ? 32 : 8)) return "a";'
     'return -(m > 3 ? n : 9) < -40 ? "b" : "c";',
+    "calls that never return": "if (n <= -9) std::abort(); if (n == 0) exit(1); if (n == 1) __builtin_unreachable();"
+    'if (n == 2) AT_ERROR("n", n); if (n == 3) ORT_THROW("n"); if (n == 4) { GGML_ABORT("n"); }'
+    'if (n == 5) C10_THROW_ERROR(ValueError, "n"); if (n == 6) LOG(FATAL) << "n" << n; return m > 5 ? "a" : "b";',
+    "calls that go on": 'if (n <= 2) LOG(INFO) << n; if (n <= 3) { VLOG(1) << n; } if (m == 3) TORCH_WARN("m");'
+    'if (n == 4) std::cout << ""; if (n == 5) printf(""); return m > 5 ? "a" : "b";',
+    "checks": 'TORCH_CHECK_VALUE(n > -9, "n"); TORCH_CHECK_NOT_IMPLEMENTED(n < 200); TLLM_CHECK_WITH_INFO(n != 2, "n");'
+    'ORT_THROW_IF(n == 3, "n"); CHECK(n != 4) << "n" << n; CHECK_GE(m, -3); CHECK_GE(m, -1) << m;'
+    'if (n > 50) TORCH_CHECK_EQ(m, 5); return m > 5 ? "a" : "b";',
     "nullptr so far": 'const char* k = nullptr; if (n > 3) k = "x"; if (k == nullptr) return "n"; return k;',
 }
 BOOLEAN: dict[str, str] = {
     "a returned condition": "if (n > 40) return m == 3 && n < 50; if (n > 30) return !m; bool b = n == 3; return b;",
 }
+
+
+class Os:
+    """What of ``os`` the sources call, which ends no more than they."""
+
+    @staticmethod
+    def abort() -> None:
+        raise RuntimeError
+
+
+class Torch:
+    """What of ``torch`` the sources call."""
+
+    @staticmethod
+    def _check(test: bool, message: object = None) -> None:
+        if not test:
+            raise RuntimeError
+
+    _check_value = _check
 
 
 def agrees(draft: Draft, function: Callable[[int, int], str]) -> set[str]:
@@ -74,9 +133,9 @@ def run(function: Callable[[int, int], object]) -> Callable[[int, int], str]:
 
 
 def python(body: str, folder: Path) -> tuple[Draft, Callable[[int, int], str]]:
-    text = f"import os, sys\n{body if 'def pick' in body else f'def pick(n, m):{chr(10)}{body}'}\n"
+    text = f"import sys\n{body if 'def pick' in body else f'def pick(n, m):{chr(10)}{body}'}\n"
     (folder / "pick.py").write_text(text)
-    space: dict[str, Any] = {}
+    space: dict[str, Any] = {"torch": Torch, "os": Os, "logger": logging.getLogger("quiet")}
     exec(text, space)
     return init.draft(f"{folder}/pick.py:pick"), run(space["pick"])
 
@@ -131,3 +190,58 @@ def test_cpp_that_is_read_decides_as_it_does_when_run(sources: Mapping[str, str]
         draft = init.draft(f"{tmp_path}/pick{i}.cc:pick{i}")
         assert draft.left == (), render(draft)
         assert len(agrees(draft, function)) > 1
+
+
+LEFT_PYTHON: dict[str, tuple[str, list[str]]] = {
+    "a call in a branch": ("    if n <= 2: stop(n)\n    return 'a' if m > 5 else 'b'", ["3: stop(n)"]),
+    "a call after a condition": ("    n > 2 or stop(n)\n    return 'a' if m > 5 else 'b'", ["3: stop(n)"]),
+    "a check of its own": ("    check_shape(n)\n    return 'a' if m > 5 else 'b'", ["3: check_shape(n)"]),
+    "a check in a loop": (
+        "    for i in range(n):\n        assert i < 9\n    return 'a' if m > 5 else 'b'",
+        ["3: for i in range(n):"],
+    ),
+    "an exit in a loop": (
+        "    for i in range(n):\n        if i > 9: sys.exit(1)\n    return 'a' if m > 5 else 'b'",
+        ["3: for i in range(n):"],
+    ),
+    "a function of the file": (
+        "def look(n):\n    if n < 3: raise ValueError\ndef pick(n, m):\n    look(n)\n    return 'a' if m > 5 else 'b'",
+        ["5: look(n)"],
+    ),
+}
+LEFT_CPP: dict[str, tuple[str, list[str]]] = {
+    "a call in a branch": ('if (n <= 2) stop(n); return m > 5 ? "a" : "b";', ["2: stop(n)"]),
+    "a macro in a branch": ('if (n <= 2) BAIL; return m > 5 ? "a" : "b";', ["2: BAIL"]),
+    "a macro before a choice": ('LIMIT_ARG(n); return m > 5 ? "a" : "b";', ["2: LIMIT_ARG(n)"]),
+    "a macro that returns": ('RETURN_IF(n > 2, "r"); return m > 5 ? "a" : "b";', ['2: RETURN_IF(n > 2, "r")']),
+    "a check of an object": ('CHECK_INPUT(n); return m > 5 ? "a" : "b";', ["2: CHECK_INPUT(n)"]),
+    "a status": ('CUDA_CHECK(n); return m > 5 ? "a" : "b";', ["2: CUDA_CHECK(n)"]),
+    "a check in a loop": (
+        'for (int i = 0; i < n; ++i) CHECK_GE(i, 3); return m > 5 ? "a" : "b";',
+        ["2: for (int i = 0; i < n; ++i)"],
+    ),
+    "a comma": ('n > 2 || (exit(1), 0); return m > 5 ? "a" : "b";', ["2: n > 2 || (exit(1), 0);"]),
+}
+
+
+@pytest.mark.parametrize(("body", "left"), LEFT_PYTHON.values(), ids=LEFT_PYTHON)
+def test_python_that_may_end_the_function_is_left_with_its_line(body: str, left: list[str], tmp_path: Path) -> None:
+    draft, _ = python(body, tmp_path)
+    assert [f"{part.line}: {part.text}" for part in draft.left] == left
+    assert [rule.kernel for rule in draft.live] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("body", "left"), LEFT_CPP.values(), ids=LEFT_CPP)
+def test_cpp_that_may_end_the_function_is_left_with_its_line(body: str, left: list[str], tmp_path: Path) -> None:
+    (tmp_path / "pick.cc").write_text(f"const char* pick(int64_t n, int64_t m) {{\n{body}\n}}\n")
+    draft = init.draft(f"{tmp_path}/pick.cc:pick")
+    assert [f"{part.line}: {part.text}" for part in draft.left] == left
+    assert [rule.kernel for rule in draft.live] == ["a", "b"]
+
+
+def test_calls_that_kernels_show_are_no_doubt(tmp_path: Path) -> None:
+    text = "void pick(int64_t n, int64_t m) { if (n <= 2) stop(n); if (m > 5) { A(n); return; } LAUNCH_B(n, m); }"
+    (tmp_path / "pick.cc").write_text(text)
+    draft = init.draft(f"{tmp_path}/pick.cc:pick")
+    assert draft.left == ()
+    assert [rule.kernel for rule in draft.rules] == ["stop + A", "stop + LAUNCH_B", "A", "LAUNCH_B"]
