@@ -6,13 +6,14 @@ of a C++ program are judged without its file, and :func:`check` says whether it 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dispatchcov.cpp.names import KEYWORDS, literal, literals, namespace
+from dispatchcov.cpp.names import KEYWORDS, literal, literals, namespace, untrigraph
 from dispatchcov.cpp.parts import Pieces
 from dispatchcov.cpp.regions import region_lines
 from dispatchcov.errors import DigestError, UsageError, brief
@@ -21,6 +22,7 @@ from dispatchcov.table import Table
 INCLUDE = str(Path(__file__).parents[1] / "include")
 FORMAT = 1
 _BEGIN = "// dispatchcov cpp: "
+_CHECKSUM = "// SHA-256 of the other lines: "
 _REGIONS = "// --- regions"
 _END = "// --- end of regions"
 
@@ -39,7 +41,7 @@ def header(table: Table, name: str = "") -> str:
     pieces = Pieces(table, f"::{name}::")
     lines = [
         "// Made from a dispatch table by `dispatchcov cpp --generate`. Change the table, not this file.",
-        f"{_BEGIN}{json.dumps(about)}",
+        f"{_BEGIN}{untrigraph(json.dumps(about), chr(92) + 'u003f')}",
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <dispatchcov.hpp>  // in the folder that `dispatchcov cpp --include` prints\n",
         f"namespace {name} {{\n",
@@ -49,6 +51,7 @@ def header(table: Table, name: str = "") -> str:
         *pieces.predicates(),
         "}  // namespace internal\n",
         *pieces.decision(),
+        *pieces.outcomes(),
         f"{_REGIONS} ---\n",
         *region_lines(pieces),
         f"{_END} ---\n",
@@ -58,14 +61,19 @@ def header(table: Table, name: str = "") -> str:
         *_recording(pieces),
         f"}}  // namespace {name}\n\n#endif  // {guard}\n",
     ]
-    return "\n".join(lines)
+    begin, about_line, rest = "\n".join(lines).split("\n", 2)
+    return "\n".join([begin, about_line, f"{_CHECKSUM}{_checksum(begin, about_line, rest)}", rest])
+
+
+def _checksum(*lines: str) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def check(path: str, table: Table) -> None:
     """Raises :class:`DigestError` unless the header ``path`` is what :func:`header` gives for ``table`` today.
 
-    Raises :class:`UsageError` if it is no header of ours. Its list of regions is not compared: where no z3 is installed
-    to rule some out it is longer.
+    Raises :class:`UsageError` if it is no header of ours. Its regions are not compared, because their list is longer
+    where no z3 is installed to rule some out; that they are as they were made, its checksum says.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -85,17 +93,23 @@ def check(path: str, table: Table) -> None:
         raise DigestError(f"{path}: expected a header made from {table.source}, {got}; {again}")
     if number != FORMAT:
         raise DigestError(f"{path}: expected a header of format {FORMAT}, got {brief(number)}; {again}")
+    before, sealed, after = text.partition(_CHECKSUM)
+    if not sealed:
+        raise DigestError(f"{path}: expected a header with a checksum, got one made by an earlier version; {again}")
     wanted, found = _compared(header(table, name)), _compared(text)
     for ours, theirs in itertools.zip_longest(wanted, found, fillvalue=""):
         if ours != theirs:
             raise DigestError(f"{path}: expected {brief(ours)}, got {brief(theirs)}: {_why(found, table)}; {again}")
+    got, _, rest = after.partition("\n")
+    if got != _checksum(f"{before}{rest}"):
+        raise DigestError(f"{path}: expected the text that its checksum is of, got another: it was edited; {again}")
 
 
 def _compared(text: str) -> list[str]:
     """The lines of a header, less what may differ: regions, and the path by which its table was named."""
     before, _, after = text.partition(_REGIONS)
     lines = [*before.splitlines(), *after.partition(_END)[2].splitlines()]
-    return [line for line in lines if not line.startswith((_BEGIN, "    /* source */"))]
+    return [line for line in lines if not line.startswith((_BEGIN, _CHECKSUM, "    /* source */"))]
 
 
 def _why(got: list[str], table: Table) -> str:
@@ -143,6 +157,7 @@ def _recording(pieces: Pieces) -> Iterator[str]:
     static constexpr Rule find(const Facts& f) {{ return {scope}find(f); }}
     static constexpr Kernel kernel_of(Rule rule) {{ return {scope}kernel_of(rule); }}
     static constexpr Vector vector(const Facts& f) {{ return {scope}vector(f); }}
+    static constexpr Vector outcomes(const Facts& f) {{ return {scope}outcomes(f); }}
     static constexpr void codes(const Facts& f, std::int64_t* codes) {{
 {codes}    }}
 }};
@@ -154,7 +169,8 @@ inline Decision decide(const Facts& f, std::string_view machine = {{}}) {{
     return ::dispatchcov::decide<Spec>(f, machine);
 }}
 
-// Records a decision that other code took and launched; `kernel` is what really ran.
+// Records a decision that other code took and launched; `kernel` is what really ran. Throws dispatchcov::FactsError if
+// that is empty, and nothing for facts with which a decision would throw: these are a mismatch.
 inline void record(const Facts& f, std::string_view kernel, std::string_view machine = {{}}) {{
     ::dispatchcov::record<Spec>(f, kernel, machine);
 }}

@@ -59,7 +59,13 @@ def literals(text: str) -> list[str]:
 
 def comment(text: str) -> str:
     """``text``, which may be a stranger's, at the end of a line of code."""
-    return f"// {text if text.isprintable() and not text.endswith(chr(92)) else ascii(text)}"
+    plain = text.isprintable() and not text.endswith(chr(92))
+    return f"// {untrigraph(text if plain else ascii(text), chr(92) + 'x3f')}"
+
+
+def untrigraph(text: str, mark: str) -> str:
+    """``text`` without two question marks in a row, which may be a trigraph: ``mark`` is one of them."""
+    return text.replace("??", f"?{mark}")
 
 
 def namespace(op: str) -> str:

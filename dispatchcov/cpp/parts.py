@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dispatchcov.cpp.expr import Printer, bare
 from dispatchcov.cpp.names import Names, comment, literal
@@ -11,7 +11,20 @@ from dispatchcov.formula import ALWAYS, Every, Formula, Leaf, Opposite
 from dispatchcov.table import Table, Variable
 
 _TYPES = ("Decision", "Facts", "Kernel", "Rule", "Spec", "Vector")
-_FUNCTIONS = ("decide", "digest", "find", "internal", "kernel_of", "name", "op", "record", "region", "select", "vector")
+_FUNCTIONS = (
+    "decide",
+    "digest",
+    "find",
+    "internal",
+    "kernel_of",
+    "name",
+    "op",
+    "outcomes",
+    "record",
+    "region",
+    "select",
+    "vector",
+)
 _HD = "DISPATCHCOV_HD constexpr"
 NEXT = "\n           "
 
@@ -67,18 +80,18 @@ class Pieces:
 
     def names(self) -> Iterator[str]:
         """Functions from enumerators to the names in the table, and back where a program has only the name."""
-        yield from _name("Rule", self.rules, "no rule")
-        yield from _name("Kernel", self.kernels, "no kernel")
+        yield from _name("Rule", self.rules, "none_", "no rule")
+        yield from _name("Kernel", self.kernels, "none_", "no kernel")
         for name, enum in self.enums.items():
             values = {str(value): text for value, text in self.values[name].items()}
-            yield from _name(enum, values, self.other[name])
+            yield from _name(enum, values, "other_", self.other[name])
             yield f"constexpr {enum} {enum}_of(std::string_view text) {{"
             yield from (f"    if (text == {literal(text)}) return {enum}::{own};" for text, own in values.items())
             yield f"    return {enum}::other_;\n}}\n"
         yield f"{_HD} Kernel kernel_of(Rule rule) {{\n    switch (rule) {{"
         for rule in self.table.rules:
             yield f"        case Rule::{self.rules[rule.name]}: return Kernel::{self.kernels[rule.kernel.name]};"
-        yield "        default: return Kernel::none_;\n    }\n}\n"
+        yield "        case Rule::none_:\n        default: return Kernel::none_;\n    }\n}\n"
 
     def code(self, variable: Variable) -> str:
         """The member of ``f`` as the recorder takes it, an integer."""
@@ -105,7 +118,7 @@ class Pieces:
         yield f"    return {f'{NEXT}&& '.join(inside) or 'true'};\n}}\n"
 
     def decision(self) -> Iterator[str]:
-        """``find``, ``select`` and ``vector``."""
+        """``find`` and ``select``."""
         yield "// The first rule whose guard holds, or `none_`. Throws dispatchcov::UndefinedError where a guard"
         yield "// divides by zero, dispatchcov::OverflowError where one needs a number beyond 127 bits."
         yield f"{_HD} Rule find([[maybe_unused]] const Facts& f) {{\n    using namespace internal;"
@@ -114,29 +127,55 @@ class Pieces:
             if rule.guard == ALWAYS:
                 yield f"    {found}\n}}\n"
                 break
-            yield f"    if ({bare(self.guard(rule.guard, 'p{}(f)'))}) {found}  {comment(rule.when)}"
+            yield f"    if ({bare(self.guard(rule.guard, 'p{}(f)'.format))}) {found}  {comment(rule.when)}"
         else:
             yield "    return Rule::none_;\n}\n"
         yield "// The same, or throws dispatchcov::UntotalError."
         yield f"{_HD} Rule select(const Facts& f) {{\n    const Rule rule = find(f);"
         yield "    if (rule == Rule::none_) ::dispatchcov::fail(::dispatchcov::Fault::none, op);\n    return rule;\n}\n"
-        yield "// The outcome of every predicate. One that no guard reads and that divides by zero does not hold."
-        yield f"{_HD} Vector vector(const Facts& f) {{\n    using namespace internal;\n    Vector v{{}};"
-        if any(faulty for _, faulty in self.printed):
-            yield "    (void)find(f);  // throws what a decision would\n    Fault fault = Fault::none;"
+
+    def outcomes(self) -> Iterator[str]:
+        """``vector``, and ``outcomes``, which is for what other code decided and throws nothing."""
+        says = "// The outcome of every predicate. One that no guard reads and that divides by zero does not hold."
+        if not any(faulty for _, faulty in self.printed):
+            yield f"{says}\n{_HD} Vector vector(const Facts& f) {{\n    using namespace internal;\n    Vector v{{}};"
+            yield from (f"    v.set({index}, p{index}(f));" for index in range(len(self.printed)))
+            yield f"    v.set({len(self.printed)}, !inside(f));\n    return v;\n}}\n"
+            yield f"{_HD} Vector outcomes(const Facts& f) {{ return vector(f); }}\n"
+            return
+        yield "namespace internal {\n"
+        yield f"{_HD} Vector all(const Facts& f, Fault& overflow) {{\n    Vector v{{}};\n    Fault fault = Fault::none;"
         for index, (_, faulty) in enumerate(self.printed):
             if faulty:
                 yield f"    v.set({index}, p{index}(f, fault) && fault == Fault::none);"
-                yield "    if (fault == Fault::overflow) ::dispatchcov::fail(fault, op);\n    fault = Fault::none;"
+                yield "    if (fault == Fault::overflow) overflow = fault;\n    fault = Fault::none;"
             else:
                 yield f"    v.set({index}, p{index}(f));"
         yield f"    v.set({len(self.printed)}, !inside(f));\n    return v;\n}}\n"
+        yield f"// What `find` would throw.\n{_HD} Fault fault_of(const Facts& f) {{\n    Fault fault = Fault::none;"
+        for rule in self.table.rules:
+            if rule.guard != ALWAYS:
+                yield f"    if ({bare(self.guard(rule.guard, self._noting))}) return fault;"
+        yield "    return fault;\n}\n\n}  // namespace internal\n"
+        yield f"{says}\n{_HD} Vector vector(const Facts& f) {{"
+        yield "    (void)find(f);  // throws what a decision would"
+        yield "    internal::Fault overflow = internal::Fault::none;"
+        yield "    const Vector v = internal::all(f, overflow);"
+        yield "    if (overflow != internal::Fault::none) ::dispatchcov::fail(overflow, op);\n    return v;\n}\n"
+        yield "// The same for what other code decided: facts for which a guard has no value are outside the domains."
+        yield f"{_HD} Vector outcomes(const Facts& f) {{\n    internal::Fault fault = internal::fault_of(f);"
+        yield "    Vector v = internal::all(f, fault);"
+        yield f"    if (fault != internal::Fault::none) v.set({len(self.printed)}, true);\n    return v;\n}}\n"
 
-    def guard(self, formula: Formula, leaf: str) -> str:
-        """``formula`` with predicate ``i`` printed as ``leaf.format(i)``."""
+    def _noting(self, index: int) -> str:
+        """Predicate ``index`` as it is read where a fault is noted, not thrown."""
+        return f"p{index}(f, fault)" if self.printed[index][1] else f"p{index}(f)"
+
+    def guard(self, formula: Formula, leaf: Callable[[int], str]) -> str:
+        """``formula`` with predicate ``i`` printed as ``leaf(i)``."""
         match formula:
             case Leaf():
-                return leaf.format(formula.index)
+                return leaf(formula.index)
             case Opposite():
                 return f"!{self.guard(formula.operand, leaf)}"
         every = isinstance(formula, Every)
@@ -179,7 +218,7 @@ def _enum(name: str, first: str, names: Mapping[str, str]) -> str:
     return "\n".join([f"enum class {name} : std::int32_t {{", *(f"    {line}" for line in lines), "};\n"])
 
 
-def _name(enum: str, names: Mapping[str, str], none: str) -> Iterator[str]:
+def _name(enum: str, names: Mapping[str, str], first: str, none: str) -> Iterator[str]:
     yield f"{_HD} const char* name({enum} value) {{\n    switch (value) {{"
     yield from (f"        case {enum}::{own}: return {literal(text)};" for text, own in names.items())
-    yield f"        default: return {literal(none)};\n    }}\n}}\n"
+    yield f"        case {enum}::{first}:\n        default: return {literal(none)};\n    }}\n}}\n"

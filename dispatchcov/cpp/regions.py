@@ -37,7 +37,7 @@ def region_lines(pieces: Pieces) -> Iterator[str]:
         if rule.guard == ALWAYS:
             yield f"    {found}\n}}\n"
             break
-        yield f"    if ({bare(pieces.guard(rule.guard, 'read({})'))}) {found}"
+        yield f"    if ({bare(pieces.guard(rule.guard, 'read({})'.format))}) {found}"
         yield f"    settled[{rule.index}] = last, last = -1;"
     else:
         yield f"    return internal::region_of({count}, settled);\n}}\n"

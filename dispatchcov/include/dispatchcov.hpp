@@ -82,13 +82,16 @@ struct OverflowError : std::overflow_error {  // a number of a predicate is beyo
 struct UntotalError : std::domain_error {  // no rule takes the facts
     using std::domain_error::domain_error;
 };
+struct FactsError : std::invalid_argument {  // what is to be recorded is no decision
+    using std::invalid_argument::invalid_argument;
+};
 
 // The outcomes of the predicates of a table: bit i is that of predicate i, the one after them says that the facts are
 // outside the declared domains.
 template <int N>
 struct Bits {
     static constexpr int size = N;
-    std::uint64_t words[(N + 63) / 64];
+    std::uint64_t words[static_cast<std::size_t>((N + 63) / 64)];
 
     DISPATCHCOV_HD constexpr bool operator[](int bit) const { return (words[bit / 64] >> (bit % 64) & 1) != 0; }
     DISPATCHCOV_HD constexpr void set(int bit, bool value) {
@@ -1024,13 +1027,28 @@ class WarmUp {
 
 namespace detail {
 
+// The outcomes of the predicates for what other code decided: they throw nothing, facts for which a guard has no value
+// are outside the domains. A header of an earlier version has only those of `decide`.
+template <class T>
+auto outcomes(const typename T::Facts& facts, int) -> decltype(T::outcomes(facts)) {
+    return T::outcomes(facts);
+}
+template <class T>
+auto outcomes(const typename T::Facts& facts, long) {
+    return T::vector(facts);
+}
+
 // Calls `use` with `facts` as the recorder takes them. T is the `Spec` of a generated header.
 template <class T, class Use>
 auto with_input(const typename T::Facts& facts, std::string_view machine, std::string_view kernel, Use use) {
     std::int64_t codes[T::variables];
     T::codes(facts, codes);
-    const auto vector = T::vector(facts);
+    const auto vector = kernel.empty() ? T::vector(facts) : outcomes<T>(facts, 0);
     return use(Input{T::table(), codes, vector.words, machine.empty() ? recorder->machine() : machine, kernel});
+}
+
+inline FactsError unnamed(const char* op) {
+    return FactsError(std::string(op) + ": expected the name of the kernel that ran, got \"\"");
 }
 
 template <class T>
@@ -1100,9 +1118,10 @@ Decision<T> decide(const typename T::Facts& facts, std::string_view machine) {
 }
 
 // Records a decision that other code took and launched; `kernel` is what really ran: other than the table's it is a
-// mismatch.
+// mismatch, and so are facts for which a guard has no value. Throws FactsError if `kernel` is empty, recorded or not.
 template <class T>
 void record(const typename T::Facts& facts, std::string_view kernel, std::string_view machine) {
+    if (kernel.empty()) DISPATCHCOV_THROW(detail::unnamed(T::table().op));
     if (recording()) detail::count<T>(facts, machine, kernel);
 }
 

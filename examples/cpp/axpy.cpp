@@ -39,7 +39,8 @@ void choose(std::int64_t n, T a, const T* x, std::int64_t incx, T* y, std::int64
         case dispatch::Kernel::AxpyUnrolled: return unrolled(n, a, x, y);
         case dispatch::Kernel::AxpyTail: return tail(n, a, x, y);
         case dispatch::Kernel::AxpyStrided: return strided(n, a, x, incx, y, incy);
-        default: return;
+        case dispatch::Kernel::AxpyNothing:
+        case dispatch::Kernel::none_: return;
     }
 }
 

@@ -1,5 +1,6 @@
 // Made from a dispatch table by `dispatchcov cpp --generate`. Change the table, not this file.
 // dispatchcov cpp: {"format": 1, "digest": "db97176ea6ab5ebb168b411685c994436dcb342d7547fd7b72fd5ad572bfb37f", "namespace": "blas::axpy_dispatch", "source": "examples/cpp/axpy.toml"}
+// SHA-256 of the other lines: f8e03455a807996101267d29d62f3c055ab852bee8b22178e669551a3ea4015f
 #ifndef DISPATCHCOV_BLAS_AXPY_DISPATCH_HPP
 #define DISPATCHCOV_BLAS_AXPY_DISPATCH_HPP
 
@@ -48,6 +49,7 @@ DISPATCHCOV_HD constexpr const char* name(Rule value) {
         case Rule::unrolled: return "unrolled";
         case Rule::tail: return "tail";
         case Rule::strided: return "strided";
+        case Rule::none_:
         default: return "no rule";
     }
 }
@@ -58,6 +60,7 @@ DISPATCHCOV_HD constexpr const char* name(Kernel value) {
         case Kernel::AxpyUnrolled: return "AxpyUnrolled";
         case Kernel::AxpyTail: return "AxpyTail";
         case Kernel::AxpyStrided: return "AxpyStrided";
+        case Kernel::none_:
         default: return "no kernel";
     }
 }
@@ -66,6 +69,7 @@ DISPATCHCOV_HD constexpr const char* name(dtype_t value) {
     switch (value) {
         case dtype_t::float_: return "float";
         case dtype_t::double_: return "double";
+        case dtype_t::other_:
         default: return "\?";
     }
 }
@@ -82,6 +86,7 @@ DISPATCHCOV_HD constexpr Kernel kernel_of(Rule rule) {
         case Rule::unrolled: return Kernel::AxpyUnrolled;
         case Rule::tail: return Kernel::AxpyTail;
         case Rule::strided: return Kernel::AxpyStrided;
+        case Rule::none_:
         default: return Kernel::none_;
     }
 }
@@ -145,6 +150,8 @@ DISPATCHCOV_HD constexpr Vector vector(const Facts& f) {
     v.set(9, !inside(f));
     return v;
 }
+
+DISPATCHCOV_HD constexpr Vector outcomes(const Facts& f) { return vector(f); }
 
 // --- regions ---
 
@@ -278,6 +285,7 @@ struct Spec {
     static constexpr Rule find(const Facts& f) { return ::blas::axpy_dispatch::find(f); }
     static constexpr Kernel kernel_of(Rule rule) { return ::blas::axpy_dispatch::kernel_of(rule); }
     static constexpr Vector vector(const Facts& f) { return ::blas::axpy_dispatch::vector(f); }
+    static constexpr Vector outcomes(const Facts& f) { return ::blas::axpy_dispatch::outcomes(f); }
     static constexpr void codes(const Facts& f, std::int64_t* codes) {
         codes[0] = f.n;
         codes[1] = f.incx;
@@ -293,7 +301,8 @@ inline Decision decide(const Facts& f, std::string_view machine = {}) {
     return ::dispatchcov::decide<Spec>(f, machine);
 }
 
-// Records a decision that other code took and launched; `kernel` is what really ran.
+// Records a decision that other code took and launched; `kernel` is what really ran. Throws dispatchcov::FactsError if
+// that is empty, and nothing for facts with which a decision would throw: these are a mismatch.
 inline void record(const Facts& f, std::string_view kernel, std::string_view machine = {}) {
     ::dispatchcov::record<Spec>(f, kernel, machine);
 }
