@@ -25,6 +25,11 @@ def read(text: str, file: str) -> syn.Source:
     """The functions that the C++ source ``text`` defines, and its constants."""
     reader = _File(Tokens(text))
     reader.scan(0, len(reader.tokens) - 1, "")
+    if reader.changing:  # known before the functions that call them are read
+        again = _File(reader.source)
+        again.by_reference |= reader.changing
+        again.scan(0, len(again.tokens) - 1, "")
+        reader = again
     constants = {
         name: values[0] for name, values in reader.constants.items() if len({value.text for value in values}) == 1
     }
@@ -37,6 +42,9 @@ class _File(Body):
         self.functions: list[syn.Function] = []
         self.constants: dict[str, list[Syntax]] = {}
         self.enumerations: dict[str, tuple[str, ...]] = {}
+        self.changing: dict[str, frozenset[int]] = {}
+        self.listed = (0, 0)
+        self.macros()
 
     def scan(self, start: int, end: int, prefix: str) -> None:
         """Everything defined between two tokens; ``prefix`` is the namespace or class around it."""
@@ -53,6 +61,8 @@ class _File(Body):
                 statement = at + 1
             elif token.text in (";", ":") and not (token.text == ":" and self.is_initialiser(statement, at)):
                 self.constant(statement, at)
+                if (header := self.header(statement, at)) is not None:  # declared, and defined later or elsewhere
+                    self.references(header[0])
                 statement = at + 1
             elif token.text in ("(", "["):
                 at = self.source.partner.get(at, at)
@@ -69,7 +79,8 @@ class _File(Body):
             self.enumeration(start, brace, close)
         elif (header := self.header(start, brace)) is not None:
             name, parameters = header
-            self.at = brace + 1
+            self.references(name)
+            self.at, self.end = brace + 1, close
             body = self.block(close)
             line, last = self.tokens[start].line, self.tokens[close].line
             self.functions.append(syn.Function(prefix + name, line, last, parameters, body))
@@ -109,10 +120,21 @@ class _File(Body):
                 name = self.name_before(start, at)
                 close = self.source.partner.get(at, brace)
                 if name and name not in NO_FUNCTION and close < brace:
+                    self.listed = (at + 1, close)
                     return name, template | self.parameters(at + 1, close)
                 at = close
             at += 1
         return None
+
+    def references(self, name: str) -> None:
+        """Notes which arguments the function ``name``, whose header was read last, may change."""
+        places = set()
+        for i, part in enumerate(self.parts(*self.listed)):
+            words = {self.tokens[at].text for at in range(*part)}
+            places |= {i} if "&" in words and "const" not in words else set()
+        if places:
+            plain = syn.last(name)
+            self.changing[plain] = self.changing.get(plain, frozenset()) | places
 
     def angle(self, at: int) -> int:
         """Past the template parameters that begin at token ``at``."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 from dispatchcov.init import cpp_macros
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.cpp_cursor import NotReadError
-from dispatchcov.init.cpp_expr import ASSIGNING
 from dispatchcov.init.cpp_simple import Simple
 from dispatchcov.init.refusals import may_end
 from dispatchcov.init.syntax import Block, Syntax
@@ -33,12 +32,23 @@ class Body(Simple):
 
     def recovered(self, end: int) -> list[syn.Statement]:
         start = self.at
-        self.assigned = []
+        self.assigned, self.lost = [], []
         try:
             return list(self.statement(end))
         except NotReadError:
             self.at = start
-            return [self.opaque(start, self.skip(end))]
+            self.lost = []
+            made = self.opaque(start, self.skip(end))
+            self.lambdas(start, self.at)
+            return [made, *self.noted(made.line)]
+
+    def lambdas(self, start: int, end: int) -> None:
+        """What the lambdas in statements that are not read may change later."""
+        for at in range(start, end):
+            if self.tokens[at].text == "[" and self.tokens[at - 1].text in ("=", "(", ",", "return"):
+                brace = self.found("{", at, end)
+                if brace is not None:
+                    self.captured(at, brace, self.source.partner.get(brace, end))
 
     def skip(self, end: int) -> int:
         """Past the statement that begins here: its ``;``, or the ``}`` of its block."""
@@ -52,15 +62,12 @@ class Body(Simple):
         return min(self.at, end)
 
     def opaque(self, start: int, end: int) -> syn.Opaque:
-        names: list[str] = []
-        for at in range(start, end):
-            before, after = self.tokens[at - 1].text, self.tokens[at + 1].text
-            stepped = after in ("++", "--") or before in ("++", "--", "&")
-            if self.tokens[at].kind == "name" and (after in ASSIGNING or stepped):
-                names.append(self.tokens[at].text)
-        ends = may_end({token.text for token in self.tokens[start:end]})
+        words = {token.text for token in self.tokens[start:end]}
+        ends = may_end(words) or bool(words & self.leaving)
         header = next((i for i in range(start, end) if self.tokens[i].text == "{"), end)
-        return syn.Opaque(self.tokens[start].line, self.source.text(start, header), tuple(dict.fromkeys(names)), ends)
+        return syn.Opaque(
+            self.tokens[start].line, self.source.text(start, header), tuple(self.changed(start, end)), ends
+        )
 
     def one(self, end: int) -> Block:
         """The statement that an ``if`` governs."""

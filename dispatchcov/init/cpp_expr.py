@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dispatchcov.init import syntax as syn
-from dispatchcov.init.cpp_cursor import Cursor, NotReadError
+from dispatchcov.init.cpp_changes import ASSIGNING, Changes
+from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.tokens import integer, string
 
-ASSIGNING = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"),
@@ -15,7 +15,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 MAX_DEPTH = 60
 
 
-class Expressions(Cursor):
+class Expressions(Changes):
     """Reads expressions from token :attr:`at` on."""
 
     def whole(self, start: int, end: int) -> Syntax:
@@ -111,6 +111,7 @@ class Expressions(Cursor):
         while True:
             if self.sign() == "(":
                 node = syn.Call(line, f"{node.text}{self.source.text(self.at, self.close())}", node, self.items(")"))
+                self.passed(node)
             elif self.take("."):
                 node = syn.Attribute(line, f"{node.text}.{self.token.text}", node, self.member())
             elif self.take("->"):
@@ -134,6 +135,14 @@ class Expressions(Cursor):
                 node = syn.Other(line, f"{node.text}{self.text(self.at - 1)}")
             else:
                 return node
+
+    def passed(self, node: syn.Call) -> None:
+        """What the call ``node`` is given by reference, and may change."""
+        places = self.by_reference.get(syn.bare(syn.last(syn.dotted(node.of) or "")), frozenset())
+        given = [syn.dotted(arg) or "" for i, arg in enumerate(node.args) if i in places]
+        if isinstance(node.of, syn.Attribute) and node.of.name == "swap":
+            given.append(syn.dotted(node.of.of) or "")
+        self.lose(given, node.text, for_good=False)
 
     def items(self, closing: str) -> tuple[Syntax, ...]:
         """The elements between two brackets, the first of which is next."""
@@ -205,7 +214,8 @@ class Expressions(Cursor):
             if self.token.kind == "end" or self.token.text in (";", ",", ")", "}"):
                 raise NotReadError
             self.at = self.source.partner.get(self.at, self.at) + 1
-        self.at = self.close()
+        brace, self.at = self.at, self.close()
+        self.captured(start, brace, self.at)
         return syn.Other(self.tokens[start].line, self.text(start))
 
     def word(self) -> Syntax:
@@ -215,6 +225,8 @@ class Expressions(Cursor):
             self.at += 1
             return syn.Literal(token.line, token.text, constants[token.text])
         if token.text in ("new", "delete", "sizeof", "alignof", "throw", "co_await", "typeid", "decltype", "operator"):
+            raise NotReadError
+        if token.text in self.leaving:
             raise NotReadError
         name = self.qualified()
         return syn.Name(token.line, self.text(start), name)

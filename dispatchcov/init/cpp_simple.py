@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 
 from dispatchcov.init import syntax as syn
+from dispatchcov.init.cpp_changes import ASSIGNING
 from dispatchcov.init.cpp_cursor import NotReadError
-from dispatchcov.init.cpp_expr import ASSIGNING, Expressions
+from dispatchcov.init.cpp_expr import Expressions
+from dispatchcov.init.reads import names as read
 from dispatchcov.init.refusals import effect
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
@@ -36,6 +38,9 @@ class Simple(Expressions):
         for name in self.assigned:
             yield syn.Assign(line, name, name, syn.Other(line, f"{name}, assigned in an expression"))
         self.assigned = []
+        for name, why, for_good in dict.fromkeys(self.lost):
+            yield syn.Lost(line, why, name, for_good)
+        self.lost = []
 
     def plain(self) -> Iterator[syn.Statement]:
         start, line = self.at, self.token.line
@@ -47,6 +52,7 @@ class Simple(Expressions):
         if self.take(*ASSIGNING):
             value = self.expression()
             self.expect(";")
+            self.pointed(value)
             yield from self.noted(line)
             target = syn.dotted(node)
             if op == "=" and isinstance(node, syn.Call) and syn.dotted(node.of) in ("tie", "std::tie"):
@@ -60,8 +66,18 @@ class Simple(Expressions):
                 yield syn.Assign(line, self.text(start), target, value if op == "=" else changed)
             return
         self.expect(";")
+        if isinstance(node, syn.Call) and syn.dotted(node.of) in ("swap", "std::swap") and len(node.args) == 2:
+            self.lost = []
+            swapped = syn.Items(line, node.text, node.args[::-1])
+            yield from UNPACKING.assigned([(tuple(map(_place, node.args)), swapped)])
+            return
         yield from self.noted(line)
         yield from self.effect(node)
+
+    def pointed(self, value: Syntax) -> None:
+        """What ``value`` points to may be changed from here on."""
+        if isinstance(value, syn.Unary) and value.op == "&":
+            self.lose([syn.dotted(value.operand) or ""], f"a pointer to it, {value.text}")
 
     def effect(self, node: Syntax) -> Iterator[syn.Statement]:
         """An expression statement: a check, or a call, without the macro around it that looks at its status."""
@@ -118,6 +134,8 @@ class Simple(Expressions):
                 for name in names:
                     yield syn.Assign(line, name, name, syn.Other(line, f"{name}, of {whole.text}"), kind, True)
                 yield from UNPACKING.assigned([(tuple(Place(line, name) for name in names), whole)])
+                if "&" in kind:
+                    self.aliased(names, list(read(whole)), "const" in words)
             else:
                 name = self.token.text
                 self.at += 1
@@ -132,6 +150,9 @@ class Simple(Expressions):
                     value = self.expression() if self.take("=") else value
                 if words & {"static", "thread_local"} and not words & {"const", "constexpr"}:
                     value = syn.Other(line, f"{kind} {name}, kept from call to call")
+                self.pointed(value)
+                if "&" in kind:
+                    self.aliased([name], list(read(value)), "const" in words)
                 yield syn.Assign(line, value.text, name, value, kind, True)
             yield from self.noted(line)
             if not self.take(","):

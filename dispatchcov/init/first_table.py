@@ -123,7 +123,7 @@ class _Draft:
         conditions = [part.expr for way in self.ways for part in way.guard if part.expr is not None]
         self.types = Types(self.names, conditions)
         self.lets: dict[str, ex.Expr] = {}
-        self.bad: dict[str, str] = {}
+        self.bad = dict(self.names.unknown)
         for key, (_, value) in self.names.lets.items():
             try:
                 self.lets[key] = self._resolved(value)

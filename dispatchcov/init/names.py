@@ -40,7 +40,7 @@ Locals = Mapping[str, Bound]
 class Names:
     """The facts met so far: :attr:`about` says what a key stands for, :attr:`called` how the code calls it.
 
-    :attr:`nothing` has the keys that are ``None``.
+    :attr:`nothing` has the keys that are ``None``, :attr:`unknown` those of what is not followed, to the reason.
     """
 
     def __init__(self, source: syn.Source, function: syn.Function, given: Mapping[str, Syntax]) -> None:
@@ -53,6 +53,8 @@ class Names:
         self.types: dict[str, str] = dict(function.parameters)
         self.lets: dict[str, tuple[str, ex.Expr]] = {}
         self.nothing: set[str] = set()
+        self.unknown: dict[str, str] = {}
+        self.for_good: set[str] = set()
         self._enumerators = {name for kind, names in source.enumerations.items() if kind for name in names}
 
     def path(self, node: Syntax, env: Locals) -> str | None:
@@ -166,6 +168,24 @@ class Names:
         self.called.setdefault(key, []).append(syn.last(written(target)))
         self.types.setdefault(key, kind)
         return Bound(ex.Var(key), key, value.of.text if isinstance(value, syn.Call) else callee)
+
+    def lost(self, head: syn.Lost) -> Bound:
+        """What ``head`` says is not known: what reads it is left."""
+        key = f"{head.name}@{head.line} lost"
+        self.unknown.setdefault(key, f"{head.name} may be changed in line {head.line}: {head.text}")
+        if head.for_good:
+            self.for_good.add(key)
+        return Bound(ex.Var(key))
+
+    def stays_lost(self, target: str, env: Locals) -> bool:
+        """Does nothing that is assigned to ``target`` tell what it holds?"""
+        path = target
+        while path:
+            match env.get(path):
+                case Bound(expr=ex.Var(name=key)) if key in self.for_good and key.startswith(f"{path}@"):
+                    return True
+            path = path.rpartition(".")[0]
+        return False
 
     def none(self, target: str, value: Syntax) -> Bound:
         """``target`` holds ``None`` or ``nullptr``."""

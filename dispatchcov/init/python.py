@@ -121,8 +121,18 @@ class _Reader:
                 yield from self.block(node.finalbody)
             case ast.For() | ast.AsyncFor() | ast.While():
                 yield self.opaque(node, [node])
+                yield from self.captured(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield from self.captured(node)
             case ast.Match():
                 yield from self.match(node)
+
+    def captured(self, node: ast.stmt) -> Iterator[syn.Statement]:
+        """What the functions defined in ``node`` may change when they are called."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Nonlocal):
+                for name in inner.names:
+                    yield syn.Lost(node.lineno, f"nonlocal {name}", name, True)
 
     def branch(self, node: ast.If) -> syn.If:
         test = self.expression(node.test)

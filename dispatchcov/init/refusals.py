@@ -123,6 +123,14 @@ def may_end(words: Iterable[str]) -> bool:
     return any(word in LEAVING or refusing(word) for word in words)
 
 
+def returning(functions: Iterable[syn.Function]) -> set[str]:
+    """The last parts of the names of those ``functions`` that do nothing that is not read, and return."""
+    every = list(functions)
+    doubted = syn.Raise | syn.Do | syn.Opaque
+    not_read = {syn.last(f.name) for f in every if any(isinstance(part, doubted) for part in syn.statements(f.body))}
+    return {syn.last(f.name) for f in every} - not_read
+
+
 def raising(functions: Iterable[syn.Function]) -> set[str]:
     """The last parts of the names of those ``functions`` that refuse some inputs."""
     raised = (f for f in functions if any(isinstance(part, syn.Raise) for part in syn.statements(f.body)))

@@ -184,6 +184,14 @@ class Opaque(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Lost(Node):
+    """What ``name`` holds is not known from here on; with ``for_good`` not after an assignment either."""
+
+    name: str
+    for_good: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scope(Node):
     """Statements that :class:`Break` leaves."""
 
@@ -195,7 +203,7 @@ class Break(Node):
     pass
 
 
-Statement: TypeAlias = If | Assign | Return | Raise | Do | Opaque | Scope | Break
+Statement: TypeAlias = If | Assign | Return | Raise | Do | Opaque | Lost | Scope | Break
 Block: TypeAlias = tuple[Statement, ...]
 
 

@@ -16,7 +16,7 @@ from dispatchcov.init.fold import joined, negated
 from dispatchcov.init.lookup import looked_up
 from dispatchcov.init.names import Bound, Locals
 from dispatchcov.init.reads import relevant
-from dispatchcov.init.refusals import macro, raising, refusing
+from dispatchcov.init.refusals import macro, raising, refusing, returning
 from dispatchcov.init.syntax import Block
 from dispatchcov.init.translate import Condition, Translator
 
@@ -55,6 +55,7 @@ class Walker(Endings):
         super().__init__(translator, function)
         self.relevant = relevant(function.body)
         self.raising = raising(translator.names.source.functions)
+        self.returning = returning(translator.names.source.functions)
         self.known: dict[tuple[object, ...], tuple[_Frame, list[Way]]] = {}
 
     def ways(self) -> list[Way]:
@@ -70,9 +71,8 @@ class Walker(Endings):
                 frame = _Frame((chain,), frame)
                 continue
             match head:
-                case syn.Assign() if syn.last(head.target) in self.relevant:
-                    bound = self.translator.bound(head.target, head.value, env, head.type)
-                    env = {**env, head.target: bound}
+                case syn.Assign() | syn.Lost():
+                    env = self._changed(head, env)
                 case syn.If():
                     if not (self._idle(head.body) and self._idle(head.orelse)):
                         return self._fork(head, frame, env, calls)
@@ -116,11 +116,24 @@ class Walker(Endings):
             self.known[key] = frame, self._follow(frame, env, calls)
         return self.known[key][1]
 
+    def _changed(self, head: syn.Assign | syn.Lost, env: Locals) -> Locals:
+        names = self.translator.names
+        if isinstance(head, syn.Lost):
+            return {**_without_members(head.name, env), head.name: names.lost(head)}
+        kept = not head.declares and names.stays_lost(head.target, env)
+        if kept or syn.last(head.target) not in self.relevant:
+            return env
+        bound = self.translator.bound(head.target, head.value, env, head.type)
+        return {**_without_members(head.target, env), head.target: bound}
+
     def _skipped(self, head: syn.Opaque, env: Locals) -> Locals:
         """``env`` after statements that are not read: what they assign is a fact of its own."""
         value = syn.Other(head.line, f"assigned in {head.text}")
-        names = [name for name in head.assigned if name in self.relevant]
-        return {**env, **{name: self.translator.names.fact(name, value, "") for name in names}}
+        names = [name for name in head.assigned if syn.last(name) in self.relevant]
+        for name in names:
+            if not self.translator.names.stays_lost(name, env):
+                env = {**_without_members(name, env), name: self.translator.names.fact(name, value, "")}
+        return env
 
     def _fork(self, head: syn.If, frame: _Frame, env: Locals, calls: tuple[str, ...]) -> list[Way]:
         test = self.translator.conjuncts(head.test, env)
@@ -138,7 +151,7 @@ class Walker(Endings):
         if refusing(name):
             return REFUSES
         if frame.within_branch():
-            return BRANCH
+            return "" if name in self.returning else BRANCH
         return PLAIN if macro(name) or name in self.raising else ""
 
     def _doubted(self, head: syn.Do, doubt: str, rest: list[Way]) -> list[Way]:
@@ -158,11 +171,18 @@ class Walker(Endings):
                 return syn.last(part.target) not in self.relevant
             case syn.Do():
                 return not self._called(part.value, {})
+            case syn.Lost():
+                return not self.relevant.intersection(part.name.split("."))
             case syn.If():
                 return self._idle(part.body) and self._idle(part.orelse)
             case syn.Scope():
                 return self._idle(part.body)
         return False
+
+
+def _without_members(name: str, env: Locals) -> Locals:
+    """``env`` without what members of ``name`` held."""
+    return {key: bound for key, bound in env.items() if not key.startswith(f"{name}.")}
 
 
 def _unread(head: syn.Do | syn.Opaque, reason: str) -> Way:

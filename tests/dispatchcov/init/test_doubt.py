@@ -68,6 +68,8 @@ PYTHON: dict[str, str] = {
     "    return 'a' if m > 5 else 'b'",
     "calls that go on": "    if n <= 2: print('', end='')\n    if n <= 3: logger.warning('x')\n"
     "    return 'a' if m > 5 else 'b'",
+    "functions that change nothing": "    def f(n):\n        n = 3\n    def g(): return n\n    f(n)\n"
+    "    return 'a' if n > 5 else 'b'",
     "a choice in a comparison": "    if n <= (32 if m % 128 == 0 else 8): return 'a'\n"
     "    if (m if m > 0 else -m) + 1 == 2 * (n if n > m else 3): return 'b'\n    return 'c'",
 }
@@ -82,6 +84,7 @@ CPP: dict[str, str] = {
     "checks": 'TORCH_CHECK_VALUE(n > -9, "n"); TORCH_CHECK_NOT_IMPLEMENTED(n < 200); TLLM_CHECK_WITH_INFO(n != 2, "n");'
     'ORT_THROW_IF(n == 3, "n"); CHECK(n != 4) << "n" << n; CHECK_GE(m, -3); CHECK_GE(m, -1) << m;'
     'if (n > 50) TORCH_CHECK_EQ(m, 5); return m > 5 ? "a" : "b";',
+    "swapped": 'std::swap(m, n); if (m > 5 && n == 3) std::swap(n, m); return n > 5 ? "a" : m > 3 ? "b" : "c";',
     "nullptr so far": 'const char* k = nullptr; if (n > 3) k = "x"; if (k == nullptr) return "n"; return k;',
 }
 BOOLEAN: dict[str, str] = {
@@ -192,6 +195,25 @@ def test_cpp_that_is_read_decides_as_it_does_when_run(sources: Mapping[str, str]
         assert len(agrees(draft, function)) > 1
 
 
+CLAMP = "static void clamp(int64_t& x) { if (x > 10) x = 10; }\nstatic int64_t same(int64_t x) { return x; }\n"
+CHANGED_CPP: dict[str, tuple[str, list[str]]] = {
+    "a lambda by reference": ('auto f = [&] { n = 3; }; f(); if (n == 3) return "three";', ["n == 3"]),
+    "a lambda with what it captures": ('auto f = [&r = n, m] { r = 3; }; if (n > m) return "x";', ["n > m"]),
+    "a lambda called later": ('auto f = [&n](int a) { n += a; }; n = 4; f(2); if (n == 4) return "x";', ["n == 4"]),
+    "a lambda by value": ('auto f = [=](int64_t n) { int64_t m = 3; n = m; }; f(2); if (n == 4) return "x";', []),
+    "a lambda with locals": ('auto f = [&](int64_t n) { auto m = n; n = m; }; f(2); if (n == 4) return "x";', []),
+    "a reference": ('int64_t& r = n; r = 3; if (n == 3) return "three"; if (r > 2) return "r";', ["n == 3", "r > 2"]),
+    "a reference from it": ('const int64_t& r = n; n = 3; if (n == 3 && r < 3) return "x";', ["r < 3"]),
+    "a reference that is not used": ('const int64_t& r = n; auto& s = m; if (r == 3 && s < 3) return "x";', []),
+    "a pointer": ('int64_t* p = &n; *p = 3; if (n == 3) return "x";', ["n == 3"]),
+    "a reference parameter": ('clamp(n); if (n > 10) return "a"; n = m; if (n > 3) return "b";', ["n > 10"]),
+    "a reference parameter in a condition": ('if (m > 3) clamp(n); if (n > 10) return "a";', ["n > 10"]),
+    "a reference parameter in a loop": ('for (int i = 0; i < 3; ++i) { clamp(n); } if (n > 10) return "a";', []),
+    "a value parameter": ('same(n); if (n > 10) return "a";', []),
+    "an exchange": ('int64_t k = std::exchange(n, m); if (n == 3) return "x";', ["n == 3"]),
+    "a member in a loop": ('P p{n, m}; for (int i = 0; i < 3; ++i) { p.n = 3; } if (p.n == 3) return "x";', []),
+    "an element in a loop": ('for (int i = 0; i < 3; ++i) { n[0] = 3; } if (n[0] == 3) return "x";', []),
+}
 LEFT_PYTHON: dict[str, tuple[str, list[str]]] = {
     "a call in a branch": ("    if n <= 2: stop(n)\n    return 'a' if m > 5 else 'b'", ["3: stop(n)"]),
     "a call after a condition": ("    n > 2 or stop(n)\n    return 'a' if m > 5 else 'b'", ["3: stop(n)"]),
@@ -209,7 +231,13 @@ LEFT_PYTHON: dict[str, tuple[str, list[str]]] = {
         ["5: look(n)"],
     ),
 }
+LEAVES = '#define LIMITED(x) \\\n  if ((x) > 50) return "l"\n#define Bail return "l"\n'
 LEFT_CPP: dict[str, tuple[str, list[str]]] = {
+    "a macro of the file": (f'{LEAVES}PICK LIMITED(n); return m > 5 ? "a" : "b";', ["4: LIMITED(n);"]),
+    "a macro of the file in a branch": (
+        f'{LEAVES}PICK if (n > 3) {{ Bail; }} return m > 5 ? "a" : "b";',
+        ["4: Bail;"],
+    ),
     "a call in a branch": ('if (n <= 2) stop(n); return m > 5 ? "a" : "b";', ["2: stop(n)"]),
     "a macro in a branch": ('if (n <= 2) BAIL; return m > 5 ? "a" : "b";', ["2: BAIL"]),
     "a macro before a choice": ('LIMIT_ARG(n); return m > 5 ? "a" : "b";', ["2: LIMIT_ARG(n)"]),
@@ -224,6 +252,24 @@ LEFT_CPP: dict[str, tuple[str, list[str]]] = {
 }
 
 
+@pytest.mark.parametrize(("body", "left"), CHANGED_CPP.values(), ids=CHANGED_CPP)
+def test_what_cpp_changes_elsewhere_is_not_what_it_was(body: str, left: list[str], tmp_path: Path) -> None:
+    (tmp_path / "pick.cc").write_text(f'{CLAMP}auto pick(int64_t n, int64_t m) {{ {body} if (m == 77) return "m"; }}')
+    draft = init.draft(f"{tmp_path}/pick.cc:pick")
+    assert [part.text for part in draft.left] == left
+    assert all("may be changed in line 3" in part.reason for part in draft.left)
+    assert ("assigned in for (" in render(draft)) == ("for (" in body)
+
+
+@pytest.mark.parametrize("head", ["", "    if m > 3:\n    "], ids=["always", "in a branch"])
+def test_what_python_changes_in_an_inner_function_is_not_what_it_was(head: str, tmp_path: Path) -> None:
+    inner = f"{head}    def f():\n            nonlocal n\n            n = 3\n"
+    body = f"{inner}    n = 5\n    if m == 77: return 'm'\n    return 'a' if n == 5 else 'b'"
+    draft, _ = python(body, tmp_path)
+    assert [part.text for part in draft.left] == ["n == 5"]
+    assert "nonlocal n" in draft.left[0].reason
+
+
 @pytest.mark.parametrize(("body", "left"), LEFT_PYTHON.values(), ids=LEFT_PYTHON)
 def test_python_that_may_end_the_function_is_left_with_its_line(body: str, left: list[str], tmp_path: Path) -> None:
     draft, _ = python(body, tmp_path)
@@ -233,7 +279,9 @@ def test_python_that_may_end_the_function_is_left_with_its_line(body: str, left:
 
 @pytest.mark.parametrize(("body", "left"), LEFT_CPP.values(), ids=LEFT_CPP)
 def test_cpp_that_may_end_the_function_is_left_with_its_line(body: str, left: list[str], tmp_path: Path) -> None:
-    (tmp_path / "pick.cc").write_text(f"const char* pick(int64_t n, int64_t m) {{\n{body}\n}}\n")
+    head = "const char* pick(int64_t n, int64_t m) {"
+    text = body.replace("PICK", head) if "PICK" in body else f"{head}\n{body}"
+    (tmp_path / "pick.cc").write_text(f"{text}\n}}\n")
     draft = init.draft(f"{tmp_path}/pick.cc:pick")
     assert [f"{part.line}: {part.text}" for part in draft.left] == left
     assert [rule.kernel for rule in draft.live] == ["a", "b"]
