@@ -3,8 +3,8 @@
 //
 // A header that `dispatchcov cpp --generate TABLE.toml` writes includes this one and decides; what it decides is
 // recorded here while DISPATCHCOV_RUN is in the environment (`dispatchcov run -- PROGRAM` puts it there), beside the
-// file that DISPATCHCOV_DATA names, in the format that dispatchcov/files/shard.py describes: lines for what is settled, a
-// mapped array for counts in progress, a ring of the last launches. The mapped files keep what they hold whatever ends
+// file that DISPATCHCOV_DATA names, in the format that dispatchcov/files/shard.py describes: lines for what is settled,
+// a mapped array for counts in progress, a ring of the last launches. The mapped files keep what they hold whatever ends
 // the process: exit, _exit, abort, SIGKILL, a segmentation fault.
 //
 // Threads may decide at the same time; a forked child counts for itself, in a shard of its own. Do not decide in a
@@ -63,7 +63,7 @@
 #define DISPATCHCOV_SHARED __attribute__((visibility("default")))
 
 namespace dispatchcov {
-inline namespace layout_2 {  // libraries compiled with a version of this file that lays things out otherwise record apart
+inline namespace layout_2 {  // a library compiled with a version of this file that has another layout records apart
 
 // --- what a generated header computes with ---------------------------------------------------------------------------
 
@@ -691,6 +691,12 @@ class Recorder {
         inside_ = value;
     }
 
+    // Tests run once more after this time: what forked children decide until then is of an earlier try.
+    void again(bool value) {
+        const std::lock_guard<std::mutex> alone(mutex_);
+        again_ = value;
+    }
+
     std::string lost() {
         const std::lock_guard<std::mutex> alone(mutex_);
         return shard_.error;
@@ -716,7 +722,8 @@ class Recorder {
             if (seat != own_seat) delete seat;
         seats_.clear();
         if (own_seat != nullptr) seats_.push_back(own_seat);
-        context_ = fresh(context_->test, context_->phase);
+        const bool counted = context_->phase == "call" || context_->phase == "run";
+        context_ = fresh(context_->test, again_ && counted ? "earlier try" : context_->phase);
         inside_ = false;
         afresh();
         leave_all();
@@ -889,7 +896,7 @@ class Recorder {
     std::uint64_t serial_ = 1;        // of the present context; changed while all seats are taken
     std::uint64_t shard_serial_ = 1;  // of the first context of the present shard
     std::atomic<std::int64_t> launches_{0};
-    bool inside_ = false;
+    bool inside_ = false, again_ = false;
     std::set<std::string> names_, tables_;
     std::map<std::string, Kept> kept_;  // by digest
     std::map<std::pair<std::string, std::string>, int> views_;

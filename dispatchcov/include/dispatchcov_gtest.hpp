@@ -35,6 +35,8 @@ inline std::string id(const testing::TestInfo& test) {
     return program() + "::" + test.test_suite_name() + "." + test.name();
 }
 
+inline constexpr const char* earlier_try = "GTEST_DISPATCHCOV_EARLIER_TRY";  // set while cases will run again
+
 // Is a case of this name one that GoogleTest leaves out unless --gtest_also_run_disabled_tests is given?
 inline bool disabled(const testing::TestInfo& test) {
     const std::string suite = std::string("/") + test.test_suite_name(), name = std::string("/") + test.name();
@@ -73,14 +75,20 @@ class Listener : public testing::EmptyTestEventListener {
         if (GTEST_FLAG_GET(repeat) != 1) partial_unless_started("--gtest_repeat");
     }
 
-    void OnTestIterationStart(const testing::UnitTest&, int iteration) override { again_ = iteration > 0; }
+    void OnTestIterationStart(const testing::UnitTest&, int iteration) override {
+        repeated_ = iteration > 0;
+        if (!recording() || GTEST_FLAG_GET(repeat) == 1) return;
+        const bool last = iteration + 1 == GTEST_FLAG_GET(repeat);
+        dispatchcov::detail::recorder->again(!last);  // for children of fork; for programs that cases start:
+        last ? unsetenv(detail::earlier_try) : setenv(detail::earlier_try, "1", 1);
+    }
 
     void OnTestSuiteStart(const testing::TestSuite& suite) override {
         enter(detail::program() + "::" + suite.name(), "setup");
     }
 
     void OnTestStart(const testing::TestInfo& test) override {
-        if (again_) retry(detail::id(test));
+        if (repeated_) retry(detail::id(test));
         enter(detail::id(test), "call");
     }
 
@@ -103,14 +111,16 @@ class Listener : public testing::EmptyTestEventListener {
         if (!detail::started_by_test()) partial(reason);
     }
 
-    bool again_ = false;
+    bool repeated_ = false;
 };
 
 // Fails the test program where records could not be written, and gives the child of a death test its case.
 class Environment : public testing::Environment {
   public:
     void SetUp() override {
-        if (detail::death_test_child()) enter(detail::program() + "::" + GTEST_FLAG_GET(filter), "call");
+        if (!detail::death_test_child()) return;
+        const char* phase = std::getenv(detail::earlier_try) != nullptr ? "earlier try" : "call";
+        enter(detail::program() + "::" + GTEST_FLAG_GET(filter), phase);
     }
     void TearDown() override {
         const std::string why = lost();

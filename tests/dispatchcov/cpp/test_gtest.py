@@ -112,6 +112,14 @@ def test_a_case_that_is_repeated_counts_by_its_last_try(program: Path, tmp_path:
     assert counts["kinds::Kinds.Passes", EARLIER_TRY] == (2, 2, 0, 2)
 
 
+@pytest.mark.parametrize("style", ["fast", "threadsafe"])
+def test_children_of_a_case_that_is_repeated_count_by_its_last_try(program: Path, tmp_path: Path, style: str) -> None:
+    data = ran(program, tmp_path, "--gtest_repeat=3", extra={"ASKED": style})
+    rows = [row for row in data.rows if row.inputs[0][0] == 5]
+    assert {row.test for row in rows} == {"kinds::Kinds.Dies"}
+    assert sorted((row.phase, row.selected) for row in rows) == [("call", 1), (EARLIER_TRY, 1), (EARLIER_TRY, 1)]
+
+
 def test_a_program_that_a_test_of_pytest_starts_is_not_partial(program: Path, tmp_path: Path) -> None:
     extra = {"PYTEST_CURRENT_TEST": "test_it.py::test_program (call)"}
     assert partial(ran(program, tmp_path, "--gtest_filter=*Passes", extra=extra)) == []
