@@ -44,6 +44,7 @@ class _File(Body):
         self.enumerations: dict[str, tuple[str, ...]] = {}
         self.changing: dict[str, frozenset[int]] = {}
         self.listed = (0, 0)
+        self.named_at = 0
         self.macros()
 
     def scan(self, start: int, end: int, prefix: str) -> None:
@@ -81,9 +82,10 @@ class _File(Body):
             name, parameters = header
             self.references(name)
             self.at, self.end = brace + 1, close
+            returns = f"{self.source.text(start, self.named_at)} {self.source.text(self.listed[1] + 1, brace)}"
             body = self.block(close)
             line, last = self.tokens[start].line, self.tokens[close].line
-            self.functions.append(syn.Function(prefix + name, line, last, parameters, body))
+            self.functions.append(syn.Function(prefix + name, line, last, parameters, body, returns))
         elif "=" in words:
             self.constant(start, close + 1)
         else:
@@ -159,6 +161,7 @@ class _File(Body):
                 break
             parts.insert(0, token.text)
             at -= 1
+        self.named_at = at
         return "".join(parts).removeprefix("::")
 
     def angle_back(self, start: int, at: int) -> int:

@@ -221,7 +221,7 @@ class _Draft:
     def _fact(self, key: str, name: str) -> Fact:
         kind = self.types.kind(ex.Var(key)) or "int"
         read = self.names.about.get(key, key)
-        about = [syn.flat(read)] if read != name else []
+        about = [*([syn.flat(read)] if read != name else []), *self.names.notes.get(key, [])]
         values: tuple[str, ...] = ()
         if kind == "str":
             values = tuple(self.types.values.get(key, ()))

@@ -54,6 +54,8 @@ class Names:
         self.lets: dict[str, tuple[str, ex.Expr]] = {}
         self.nothing: set[str] = set()
         self.unknown: dict[str, str] = {}
+        self.notes: dict[str, list[str]] = {}
+        self.declared: dict[str, str] = dict(function.parameters)
         self.for_good: set[str] = set()
         self._enumerators = {name for kind, names in source.enumerations.items() if kind for name in names}
 
@@ -168,6 +170,11 @@ class Names:
         self.called.setdefault(key, []).append(syn.last(written(target)))
         self.types.setdefault(key, kind)
         return Bound(ex.Var(key), key, value.of.text if isinstance(value, syn.Call) else callee)
+
+    def note(self, key: str, text: str) -> None:
+        """What the table says beside the fact ``key``."""
+        if text not in self.notes.setdefault(key, []):
+            self.notes[key].append(text)
 
     def lost(self, head: syn.Lost) -> Bound:
         """What ``head`` says is not known: what reads it is left."""

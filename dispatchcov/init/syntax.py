@@ -209,13 +209,17 @@ Block: TypeAlias = tuple[Statement, ...]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """``name`` is qualified: ``Class.method``, ``space::function``. ``parameters``: to their types, or ``""``."""
+    """``name`` is qualified: ``Class.method``, ``space::function``. ``parameters``: to their types, or ``""``.
+
+    ``returns``: of C++, what is written before the name and after the parameters.
+    """
 
     name: str
     line: int
     last: int
     parameters: Mapping[str, str]
     body: Block
+    returns: str = ""
 
 
 @dataclass(frozen=True, slots=True)

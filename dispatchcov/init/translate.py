@@ -6,11 +6,13 @@ operators ``t/`` and ``t%`` of C++, which round toward zero. :mod:`dispatchcov.i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dispatchcov import expr as ex
 from dispatchcov.init import syntax as syn
+from dispatchcov.init.casts import cast, integer, keeps
 from dispatchcov.init.cpp_cursor import INTEGERS
 from dispatchcov.init.decided import lifted
 from dispatchcov.init.fold import TRUTH, UntranslatedError, constant, folded, joined, negated, truth
@@ -54,11 +56,17 @@ class Translator:
 
     def bound(self, target: str, node: Syntax, env: Locals, kind: str = "") -> Bound:
         """What the local ``target`` holds after ``target = node``."""
+        words = set(re.sub(r"[&*]", " ", kind).split())
         if not self.names.symbolic(node, env) and (path := self.names.path(node, env)) is not None:
             known = env.get(node.id) if isinstance(node, syn.Name) else None
+            held = ex.Var(path)
+            if self.cpp and "bool" in words and integer(self.names.types.get(path, "")) is not None:
+                return self.names.bind(target, truth(held))
+            if self.cpp and not keeps(kind, held, self.names):
+                return self.names.fact(target, node, kind)
             self.names.called.setdefault(path, []).append(written(target))
             return known or Bound(ex.Var(path), path)
-        if isinstance(node, syn.Name) and node.id in env:
+        if isinstance(node, syn.Name) and node.id in env and not (self.cpp and (words & {"bool"} or integer(kind))):
             return env[node.id]
         if isinstance(node, syn.Literal) and node.value is None:
             return self.names.none(target, node)
@@ -69,11 +77,12 @@ class Translator:
             value = self.value(node, env)
         except UntranslatedError:
             return self.names.fact(target, node, kind, callee)
-        words = set(kind.split())
+        if self.cpp and "bool" in words:
+            value = truth(value)
         wraps = words & UNSIGNED and any(
             isinstance(p, ex.Neg) or (isinstance(p, ex.Bin) and p.op == "-") for p in ex.walk(value)
         )
-        if words & {"float", "double"} or wraps:
+        if words & {"float", "double"} or wraps or (self.cpp and not keeps(kind, value, self.names)):
             return self.names.fact(target, node, kind)
         return replace(self.names.bind(target, value), callee=callee)
 
@@ -243,7 +252,8 @@ class Translator:
         if len(args) == 1 and (self.cpp or kind in ("int", "bool")) and plain not in env:
             words = set(kind.replace("std::", "").replace("const", "").split())
             if words and words <= INTEGERS:
-                return self.value(args[0], env)
+                value = self.value(args[0], env)
+                return cast(kind, value, node.line, self.names) if self.cpp else value
             if kind == "bool":
                 return self.condition(args[0], env)
             if kind in ("std::string", "std::string_view") and isinstance(args[0], syn.Literal):
@@ -269,18 +279,30 @@ class Translator:
         if self._inlined == MAX_INLINED:
             raise UntranslatedError("calls nested too deeply")
         bound: Mapping[str, Bound] = {
-            parameter: self.argument(arg, env) for parameter, arg in zip(plain[0].parameters, args, strict=True)
+            parameter: self.argument(arg, env, kind)
+            for (parameter, kind), arg in zip(plain[0].parameters.items(), args, strict=True)
         }
         self._inlined += 1
         try:
-            return self.value(body[0].value, bound)
+            return self.converted(self.value(body[0].value, bound), plain[0].returns)
         finally:
             self._inlined -= 1
 
-    def argument(self, node: Syntax, env: Locals) -> Bound:
+    def argument(self, node: Syntax, env: Locals, kind: str) -> Bound:
         if not self.names.symbolic(node, env) and (path := self.names.path(node, env)) is not None:
-            return Bound(ex.Var(path), path)
-        return Bound(self.value(node, env))
+            held = self.converted(ex.Var(path), kind)
+            return Bound(held, path if held == ex.Var(path) else "")
+        return Bound(self.converted(self.value(node, env), kind))
+
+    def converted(self, value: ex.Expr, kind: str) -> ex.Expr:
+        """``value`` as the function of C++ takes or returns it that declares it a ``kind``."""
+        if not self.cpp:
+            return value
+        if "bool" in kind.split():
+            return truth(value)
+        if not keeps(kind, value, self.names):
+            raise UntranslatedError(f"a conversion to {kind.strip()} changes what does not fit in it")
+        return value
 
 
 def _listed(value: ex.Expr) -> ex.Value | None:

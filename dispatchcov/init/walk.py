@@ -123,7 +123,10 @@ class Walker(Endings):
         kept = not head.declares and names.stays_lost(head.target, env)
         if kept or syn.last(head.target) not in self.relevant:
             return env
-        bound = self.translator.bound(head.target, head.value, env, head.type)
+        if names.cpp and (head.declares or head.target not in names.declared):
+            names.declared[head.target] = head.type
+        kind = names.declared[head.target] if names.cpp else head.type
+        bound = self.translator.bound(head.target, head.value, env, kind)
         return {**_without_members(head.target, env), head.target: bound}
 
     def _skipped(self, head: syn.Opaque, env: Locals) -> Locals:

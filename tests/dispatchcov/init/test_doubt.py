@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -57,6 +58,7 @@ template <typename T> const Logged& operator<<(const Logged& log, const T&) { re
 """
 """Before the sources, in no file that is read."""
 
+ODD = "inline bool odd(int64_t x) { return x % 2; }\n"
 PYTHON: dict[str, str] = {
     "a returned condition": "    if n > 40: return m == 3 or n < 50\n    small = n < 4\n    if m > 5: return small\n"
     "    return not m",
@@ -85,6 +87,11 @@ CPP: dict[str, str] = {
     'ORT_THROW_IF(n == 3, "n"); CHECK(n != 4) << "n" << n; CHECK_GE(m, -3); CHECK_GE(m, -1) << m;'
     'if (n > 50) TORCH_CHECK_EQ(m, 5); return m > 5 ? "a" : "b";',
     "swapped": 'std::swap(m, n); if (m > 5 && n == 3) std::swap(n, m); return n > 5 ? "a" : m > 3 ? "b" : "c";',
+    "casts that keep the value": 'if (static_cast<int64_t>(n) > 100 && (long)m > -5) return "a";'
+    'if ((int)n == m) return "b";'
+    'if (n > 3 && n == (uint8_t)200) return "never"; if (int32_t(n) < static_cast<int>(m)) return "c"; return "d";',
+    "conversions to bool": 'bool b = n; bool c = n % 8; if (b == true && m > 3) return "a"; if (c == true) return "b";'
+    'bool d; d = m; if (d == (n > 3)) return "c"; return odd(n) == true ? "d" : "e";',
     "nullptr so far": 'const char* k = nullptr; if (n > 3) k = "x"; if (k == nullptr) return "n"; return k;',
 }
 BOOLEAN: dict[str, str] = {
@@ -150,12 +157,12 @@ def test_python_that_is_read_decides_as_it_does_when_run(body: str, tmp_path: Pa
     assert len(agrees(draft, function)) > 1
 
 
-def cpp(sources: Mapping[str, str], kind: str, head: str, folder: Path) -> dict[str, Callable[[int, int], str]]:
+def cpp(sources: Mapping[str, str], kind: str, folder: Path) -> dict[str, Callable[[int, int], str]]:
     """Each of ``sources`` as a file ``pick0.cc``, and what it does when it is run."""
     shown = 'found ? "true" : "false"' if kind == "bool" else "found"
-    parts = [HEAD, head]
+    parts = [HEAD]
     for i, text in enumerate(sources.values()):
-        own = f"{kind} pick{i}(int64_t n, int64_t m) {{\n{text}\n}}\n" if "pick(" not in text else text
+        own = f"{ODD}{kind} pick{i}(int64_t n, int64_t m) {{\n{text}\n}}\n" if "pick(" not in text else text
         own = own.replace(" pick(", f" pick{i}(")
         (folder / f"pick{i}.cc").write_text(own)
         parts.append(
@@ -189,10 +196,50 @@ def called(library: ctypes.CDLL, number: int) -> Callable[[int, int], str]:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, to know what the C++ does")
 @pytest.mark.parametrize(("sources", "kind"), [(CPP, "const char*"), (BOOLEAN, "bool")], ids=["text", "bool"])
 def test_cpp_that_is_read_decides_as_it_does_when_run(sources: Mapping[str, str], kind: str, tmp_path: Path) -> None:
-    for i, function in enumerate(cpp(sources, kind, "", tmp_path).values()):
+    for i, function in enumerate(cpp(sources, kind, tmp_path).values()):
         draft = init.draft(f"{tmp_path}/pick{i}.cc:pick{i}")
         assert draft.left == (), render(draft)
         assert len(agrees(draft, function)) > 1
+
+
+CASTS: dict[str, list[str]] = {
+    "if ((unsigned)n > 5)": ["(unsigned)n > 5"],
+    "if ((int8_t)n > 100)": ["(int8_t)n > 100"],
+    "if (static_cast<uint8_t>(n + m) == 3)": ["static_cast<uint8_t>(n + m) == 3"],
+    "if (std::size_t(n) > 5)": ["std::size_t(n) > 5"],
+    "if (n == (unsigned)-1)": ["n == (unsigned)-1"],
+    "if (low(n) == 3)": ["low(n) == 3"],
+    "if (takes(m) == 3)": ["takes(m) == 3"],
+    "if (static_cast<size_t>(x.size(0) * x.numel()) > 5 && (size_t)s.size() > 3)": [],
+    "if ((int)u8 > 3 && (int16_t)u8 > 4 && (uint32_t)u8 > 5)": [],
+    "if ((int8_t)u8 > 3)": ["(int8_t)u8 > 3"],
+}
+CASTS_HEAD = "static uint8_t low(int64_t x) { return x; }\nauto takes(uint8_t x) -> int64_t { return x; }\n"
+
+
+@pytest.mark.parametrize(("test", "left"), CASTS.items())
+def test_casts_that_may_change_the_value_are_left(test: str, left: list[str], tmp_path: Path) -> None:
+    head = f"{CASTS_HEAD}auto pick(int64_t n, int64_t m, uint8_t u8, Tensor x)"
+    text = f'{head} {{{test} return "a"; return m == 7 ? "b" : "c";}}'
+    (tmp_path / "pick.cc").write_text(text)
+    draft = init.draft(f"{tmp_path}/pick.cc:pick")
+    assert [part.text for part in draft.left] == left
+    assert all(re.match("a (cast|conversion) to .*(size_t|unsigned|int8_t)", part.reason) for part in draft.left)
+
+
+@pytest.mark.parametrize("declared", ["int8_t k = n;", "unsigned k = n + m;", "int8_t k; k = n;", "size_t k{n};"])
+def test_a_local_of_a_type_that_may_change_the_value_is_a_fact_of_its_own(declared: str, tmp_path: Path) -> None:
+    (tmp_path / "pick.cc").write_text(f'auto pick(int64_t n, int64_t m) {{ {declared} if (k > 100) return "a"; }}')
+    (fact,) = init.draft(f"{tmp_path}/pick.cc:pick").facts
+    assert (fact.name, fact.about.endswith(", line 1")) == ("k", True)
+
+
+def test_a_cast_to_32_bits_is_said_of_the_facts_that_it_reads(tmp_path: Path) -> None:
+    text = 'auto pick(int64_t n, int m, P p) {\n if ((int)n + (int)m > static_cast<int>(p.k)) return "a";\n}'
+    (tmp_path / "pick.cc").write_text(text)
+    draft = init.draft(f"{tmp_path}/pick.cc:pick")
+    note = "cast to int in line 2: taken to fit"
+    assert {fact.name: fact.about for fact in draft.facts} == {"n": note, "m": "", "k": f"p.k; {note}"}
 
 
 CLAMP = "static void clamp(int64_t& x) { if (x > 10) x = 10; }\nstatic int64_t same(int64_t x) { return x; }\n"
