@@ -39,11 +39,17 @@ class Changes(Cursor):
                 found.append(self.path_back(at - 1, start))
             elif text in ("++", "--"):
                 found += [self.path_back(at - 1, start), self.path(at + 1, end)]
-            elif text == "&" and self.tokens[at - 1].kind != "name" and self.tokens[at - 1].text not in (")", "]", ">"):
+            elif text in ("&", ":") and self.refers(at):
                 found.append(self.path(at + 1, end))
             elif token.kind == "name" and text in self.by_reference:
                 found += self.arguments(at, self.by_reference[text])
         return [name for name in dict.fromkeys(found) if name]
+
+    def refers(self, at: int) -> bool:
+        """Is the name after token ``at`` one whose address is taken, or that ``for (auto& size : sizes)`` goes over?"""
+        if self.tokens[at].text == ":":
+            return self.tokens[at - 2].text in ("&", "&&")
+        return self.tokens[at - 1].kind != "name" and self.tokens[at - 1].text not in (")", "]", ">")
 
     def path_back(self, at: int, start: int) -> str:
         """The name, or members of it, whose last token is ``at``; of an element the whole."""

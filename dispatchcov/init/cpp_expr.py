@@ -13,6 +13,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("*", "/", "%"),
 )  # fmt: skip
 MAX_DEPTH = 60
+MUTATING = {"swap", "push_back", "emplace_back", "pop_back", "clear", "resize", "insert", "erase", "assign", "reset"}
 
 
 class Expressions(Changes):
@@ -140,7 +141,7 @@ class Expressions(Changes):
         """What the call ``node`` is given by reference, and may change."""
         places = self.by_reference.get(syn.bare(syn.last(syn.dotted(node.of) or "")), frozenset())
         given = [syn.dotted(arg) or "" for i, arg in enumerate(node.args) if i in places]
-        if isinstance(node.of, syn.Attribute) and node.of.name == "swap":
+        if isinstance(node.of, syn.Attribute) and node.of.name in MUTATING:
             given.append(syn.dotted(node.of.of) or "")
         self.lose(given, node.text, for_good=False)
 

@@ -10,7 +10,7 @@ from dispatchcov.init.cpp_changes import ASSIGNING
 from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.cpp_expr import Expressions
 from dispatchcov.init.reads import names as read
-from dispatchcov.init.refusals import effect
+from dispatchcov.init.refusals import effect, of_value
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
@@ -53,6 +53,7 @@ class Simple(Expressions):
             value = self.expression()
             self.expect(";")
             self.pointed(value)
+            yield from of_value(value, cpp=True)
             yield from self.noted(line)
             target = syn.dotted(node)
             if op == "=" and isinstance(node, syn.Call) and syn.dotted(node.of) in ("tie", "std::tie"):
@@ -151,6 +152,7 @@ class Simple(Expressions):
                 if words & {"static", "thread_local"} and not words & {"const", "constexpr"}:
                     value = syn.Other(line, f"{kind} {name}, kept from call to call")
                 self.pointed(value)
+                yield from of_value(value, cpp=True)
                 if "&" in kind:
                     self.aliased([name], list(read(value)), "const" in words)
                 yield syn.Assign(line, value.text, name, value, kind, True)

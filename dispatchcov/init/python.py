@@ -9,7 +9,7 @@ from dataclasses import replace
 from dispatchcov.errors import UsageError
 from dispatchcov.init import syntax as syn
 from dispatchcov.init.python_names import assigned, constants, imported
-from dispatchcov.init.refusals import effect, refusing, terminates
+from dispatchcov.init.refusals import effect, of_value, refusing, terminates
 from dispatchcov.init.syntax import Block, Syntax
 from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
@@ -21,6 +21,11 @@ UNARY: dict[type[ast.unaryop], str] = {ast.Not: "not", ast.USub: "-", ast.UAdd: 
 COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
     ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not",
+}  # fmt: skip
+
+MUTATING = {
+    "append", "extend", "insert", "pop", "popitem", "remove", "clear", "add", "discard", "update", "setdefault",
+    "resize_", "squeeze_", "unsqueeze_", "transpose_", "t_", "set_",
 }  # fmt: skip
 
 
@@ -91,6 +96,8 @@ class _Reader:
                 yield syn.Raise(line, self.text(node), f"raise {self.text(what)}" if what else "raise")
             case ast.Assign():
                 yield from self.walruses(node.value)
+                yield from of_value(self.expression(node.value), cpp=False)
+                yield from self.mutated(node.value)
                 for target in node.targets:
                     yield from self.assign(target, self.expression(node.value))
             case ast.AnnAssign(value=ast.expr() as value):
@@ -101,6 +108,7 @@ class _Reader:
                 yield from self.assign(node.target, syn.Binary(line, self.text(node), op, left, right))
             case ast.Expr():
                 yield from self.walruses(node.value)
+                yield from self.mutated(node.value)
                 yield from effect(self.expression(node.value), cpp=False)
             case _:
                 yield from self.compound(node)
@@ -116,6 +124,8 @@ class _Reader:
             case ast.Try() | ast.TryStar():
                 handlers = [self.opaque(handler, handler.body) for handler in node.handlers]
                 yield from (replace(handler, assigned=()) for handler in handlers)
+                if (last := self.opaque(node, node.finalbody)).ends:  # whatever was returned before
+                    yield replace(last, assigned=(), calls=())
                 yield from self.block([*node.body, *node.orelse])
                 yield from (replace(handler, ends=False) for handler in handlers)
                 yield from self.block(node.finalbody)
@@ -126,6 +136,14 @@ class _Reader:
                 yield from self.captured(node)
             case ast.Match():
                 yield from self.match(node)
+
+    def mutated(self, node: ast.expr) -> Iterator[syn.Statement]:
+        """What methods change that are called in ``node``."""
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in MUTATING:
+                    path = syn.dotted(self.expression(of))
+                    yield from () if path is None else (syn.Lost(inner.lineno, self.text(inner), path, False),)
 
     def captured(self, node: ast.stmt) -> Iterator[syn.Statement]:
         """What the functions defined in ``node`` may change when they are called."""

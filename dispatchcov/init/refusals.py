@@ -66,6 +66,12 @@ def effect(node: Syntax, cpp: bool) -> Iterator[syn.Statement]:
             yield syn.Do(node.line, node.text, node)
 
 
+def of_value(node: Syntax, cpp: bool) -> Iterator[syn.Statement]:
+    """That a call whose value is assigned may refuse, as its name says."""
+    if isinstance(node, syn.Call) and (terminates(node, cpp) or refusing(syn.last(syn.dotted(node.of) or ""))):
+        yield syn.Opaque(node.line, node.text, (), True)
+
+
 def _call(node: syn.Call, name: str, cpp: bool) -> Iterator[syn.Statement]:
     line, args = node.line, node.args
     refuse = syn.Raise(line, node.text, "raise SystemExit" if name in ("sys.exit", "exit") else f"refused by {name}")

@@ -259,6 +259,8 @@ CHANGED_CPP: dict[str, tuple[str, list[str]]] = {
     "a value parameter": ('same(n); if (n > 10) return "a";', []),
     "an exchange": ('int64_t k = std::exchange(n, m); if (n == 3) return "x";', ["n == 3"]),
     "a member in a loop": ('P p{n, m}; for (int i = 0; i < 3; ++i) { p.n = 3; } if (p.n == 3) return "x";', []),
+    "an element by reference in a loop": ('for (auto& v : n) { v = 3; } if (n[0] == 3) return "x";', []),
+    "a method": ('n.push_back(m); if (n.size() == 3) return "x";', ["n.size() == 3"]),
     "an element in a loop": ('for (int i = 0; i < 3; ++i) { n[0] = 3; } if (n[0] == 3) return "x";', []),
 }
 LEFT_PYTHON: dict[str, tuple[str, list[str]]] = {
@@ -272,6 +274,11 @@ LEFT_PYTHON: dict[str, tuple[str, list[str]]] = {
     "an exit in a loop": (
         "    for i in range(n):\n        if i > 9: sys.exit(1)\n    return 'a' if m > 5 else 'b'",
         ["3: for i in range(n):"],
+    ),
+    "a check that gives a value": ("    k = check_shape(n)\n    return 'a' if m > 5 else 'b'", ["3: check_shape(n)"]),
+    "a finally that returns": (
+        "    try:\n        if n > 5: return 'a'\n    finally:\n        return 'b'",
+        ["3: try:"],
     ),
     "a function of the file": (
         "def look(n):\n    if n < 3: raise ValueError\ndef pick(n, m):\n    look(n)\n    return 'a' if m > 5 else 'b'",
@@ -295,6 +302,10 @@ LEFT_CPP: dict[str, tuple[str, list[str]]] = {
         'for (int i = 0; i < n; ++i) CHECK_GE(i, 3); return m > 5 ? "a" : "b";',
         ["2: for (int i = 0; i < n; ++i)"],
     ),
+    "a check that gives a value": (
+        'auto k = check_shape(n); k = fail(n); return m > 5 ? "a" : "b";',
+        ["2: check_shape(n)", "2: fail(n)"],
+    ),
     "a comma": ('n > 2 || (exit(1), 0); return m > 5 ? "a" : "b";', ["2: n > 2 || (exit(1), 0);"]),
 }
 
@@ -304,8 +315,13 @@ def test_what_cpp_changes_elsewhere_is_not_what_it_was(body: str, left: list[str
     (tmp_path / "pick.cc").write_text(f'{CLAMP}auto pick(int64_t n, int64_t m) {{ {body} if (m == 77) return "m"; }}')
     draft = init.draft(f"{tmp_path}/pick.cc:pick")
     assert [part.text for part in draft.left] == left
-    assert all("may be changed in line 3" in part.reason for part in draft.left)
+    assert all("may be changed in line 3" in part.reason or "n.size()" in part.text for part in draft.left)
     assert ("assigned in for (" in render(draft)) == ("for (" in body)
+
+
+def test_what_a_method_changes_is_not_what_it_was(tmp_path: Path) -> None:
+    draft, _ = python("    n.append(m)\n    if m == 77: return 'm'\n    return 'a' if len(n) == 5 else 'b'", tmp_path)
+    assert [part.text for part in draft.left] == ["len(n) == 5"]
 
 
 @pytest.mark.parametrize("head", ["", "    if m > 3:\n    "], ids=["always", "in a branch"])
