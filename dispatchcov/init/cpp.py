@@ -81,7 +81,7 @@ class _File(Body):
         elif (header := self.header(start, brace)) is not None:
             name, parameters = header
             self.references(name)
-            self.at, self.end = brace + 1, close
+            self.at, self.end, self.refusing = brace + 1, close, set()
             returns = f"{self.source.text(start, self.named_at)} {self.source.text(self.listed[1] + 1, brace)}"
             body = self.block(close)
             line, last = self.tokens[start].line, self.tokens[close].line

@@ -19,13 +19,14 @@ class Changes(Cursor):
     """Looks at tokens without reading them. :attr:`lost` gathers names whose values are not known afterwards.
 
     Each with what changes it, and whether that may happen at any time from there on. :attr:`leaving` has the macros of
-    the file that may return, :attr:`end` is where the function ends.
+    the file that may return, :attr:`refusing` the lambdas that may refuse, :attr:`end` is where the function ends.
     """
 
     def __init__(self, source: Tokens) -> None:
         super().__init__(source)
         self.by_reference: dict[str, frozenset[int]] = dict(BY_REFERENCE)
         self.leaving: set[str] = set()
+        self.refusing: set[str] = set()
         self.lost: list[tuple[str, str, bool]] = []
         self.end = len(self.tokens) - 1
         self._opening = {close: at for at, close in source.partner.items()}

@@ -10,7 +10,7 @@ from dispatchcov.init.cpp_changes import ASSIGNING
 from dispatchcov.init.cpp_cursor import NotReadError
 from dispatchcov.init.cpp_expr import Expressions
 from dispatchcov.init.reads import names as read
-from dispatchcov.init.refusals import effect, of_value
+from dispatchcov.init.refusals import effect, may_end, of_value
 from dispatchcov.init.syntax import Syntax
 from dispatchcov.init.unpack import Place, Target, Unpacking, enclosed
 
@@ -82,6 +82,8 @@ class Simple(Expressions):
 
     def effect(self, node: Syntax) -> Iterator[syn.Statement]:
         """An expression statement: a check, or a call, without the macro around it that looks at its status."""
+        if isinstance(node, syn.Call) and syn.dotted(node.of) in self.refusing:
+            yield syn.Opaque(node.line, node.text, (), True)
         yield from effect(node, cpp=True)
         for part in (
             node.args if isinstance(node, syn.Call) and isinstance(node.of, syn.Name) else ()
@@ -153,7 +155,10 @@ class Simple(Expressions):
                     value = syn.Other(line, f"{kind} {name}, kept from call to call")
                 self.pointed(value)
                 yield from of_value(value, cpp=True)
-                if "&" in kind:
+                if value.text.startswith("["):
+                    inner = {token.text for token in self.tokens[start : self.at]}
+                    self.refusing |= {name} if may_end(inner - {"return"}) else set()
+                if "&" in kind or "*" in kind:
                     self.aliased([name], list(read(value)), "const" in words)
                 yield syn.Assign(line, value.text, name, value, kind, True)
             yield from self.noted(line)

@@ -21,6 +21,7 @@ from dispatchcov.init.reads import names
 from dispatchcov.init.syntax import Syntax
 
 MAX_INLINED = 8
+FRACTIONS = {"float", "double"}
 SYMBOL = "\0"
 UNSIGNED = {"unsigned", "size_t", "std::size_t"} | {
     f"{space}uint{n}_t" for space in ("", "std::") for n in (8, 16, 32, 64)
@@ -62,7 +63,7 @@ class Translator:
             held = ex.Var(path)
             if self.cpp and "bool" in words and integer(self.names.types.get(path, "")) is not None:
                 return self.names.bind(target, truth(held))
-            if self.cpp and not keeps(kind, held, self.names):
+            if self.cpp and (words & FRACTIONS or not keeps(kind, held, self.names)):
                 return self.names.fact(target, node, kind)
             self.names.called.setdefault(path, []).append(written(target))
             return known or Bound(ex.Var(path), path)
@@ -82,7 +83,7 @@ class Translator:
         wraps = words & UNSIGNED and any(
             isinstance(p, ex.Neg) or (isinstance(p, ex.Bin) and p.op == "-") for p in ex.walk(value)
         )
-        if words & {"float", "double"} or wraps or (self.cpp and not keeps(kind, value, self.names)):
+        if words & FRACTIONS or wraps or (self.cpp and not keeps(kind, value, self.names)):
             return self.names.fact(target, node, kind)
         return replace(self.names.bind(target, value), callee=callee)
 
@@ -193,7 +194,7 @@ class Translator:
             return env[name].expr
         if isinstance(node, syn.Call):
             return self.call(node, env)
-        raise UntranslatedError("not in the predicate language")
+        raise UntranslatedError(self.why(node, env) or "not in the predicate language")
 
     def boolean(self, node: Syntax, env: Locals) -> bool:
         """May ``node`` be true or false, as far as it is written? ``M or 16`` is a number in Python."""
@@ -228,7 +229,7 @@ class Translator:
                 return ex.Bin(node.op, left, right)
             case "//" | "%" if not self.cpp:
                 return ex.Bin(node.op, left, right)
-            case "/" | "%" if self.cpp:
+            case "/" | "%" if self.cpp and not self.fraction(left) and not self.fraction(right):
                 return ex.Bin(f"t{node.op}", left, right)
             case "&" if number is not None and number >= 0 and not number & (number + 1):
                 return ex.Bin("%", left, ex.Const(number + 1))
@@ -238,6 +239,10 @@ class Translator:
                 return ex.Bin("//", left, ex.Const(1 << number))
         what = "'/' gives a fraction" if node.op == "/" else f"the operator {node.op}"
         raise UntranslatedError(what)
+
+    def fraction(self, value: ex.Expr) -> bool:
+        """Does ``value`` read what is declared a number with a fraction?"""
+        return any(FRACTIONS & set(re.findall(r"\w+", self.names.types.get(key, ""))) for key in ex.names(value))
 
     def call(self, node: syn.Call, env: Locals) -> ex.Expr:
         name = syn.dotted(node.of)
@@ -260,7 +265,13 @@ class Translator:
                 return self.value(args[0], env)
         if name is not None and (inlined := self.inlined(plain, args, env)) is not None:
             return inlined
-        raise UntranslatedError(f"a call of {name}" if name else "a call")
+        raise UntranslatedError(self.why(node, env) or (f"a call of {name}" if name else "a call"))
+
+    def why(self, node: Syntax, env: Locals) -> str:
+        """What of ``node`` is not followed any more; "" if nothing is."""
+        held = [env[name].expr for name in names(node) if name in env]
+        keys = [expr.name for expr in held if isinstance(expr, ex.Var)]
+        return next((self.names.unknown[key] for key in keys if key in self.names.unknown), "")
 
     def inlined(self, name: str, args: tuple[Syntax, ...], env: Locals) -> ex.Expr | None:
         """A call of a function of the same file that only returns an expression, written out."""
