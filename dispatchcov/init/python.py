@@ -115,6 +115,8 @@ class _Reader:
 
     def compound(self, node: ast.stmt) -> Iterator[syn.Statement]:
         match node:
+            case ast.With() if "suppress" in (word for item in node.items for word in self.words(item.context_expr)):
+                yield self.opaque(node, [node])
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     if item.optional_vars is not None:
@@ -136,6 +138,11 @@ class _Reader:
                 yield from self.captured(node)
             case ast.Match():
                 yield from self.match(node)
+
+    def words(self, node: ast.expr) -> Iterator[str]:
+        """The last part of the name that ``node`` calls."""
+        if isinstance(node, ast.Call):
+            yield syn.last(syn.dotted(self.expression(node.func)) or "")
 
     def mutated(self, node: ast.expr) -> Iterator[syn.Statement]:
         """What methods change that are called in ``node``."""

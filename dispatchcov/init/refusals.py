@@ -67,8 +67,9 @@ def effect(node: Syntax, cpp: bool) -> Iterator[syn.Statement]:
 
 
 def of_value(node: Syntax, cpp: bool) -> Iterator[syn.Statement]:
-    """That a call whose value is assigned may refuse, as its name says."""
-    if isinstance(node, syn.Call) and (terminates(node, cpp) or refusing(syn.last(syn.dotted(node.of) or ""))):
+    """That a call in what is assigned may refuse, as its name says."""
+    calls = [part for part in syn.inside(node) if isinstance(part, syn.Call)]
+    if any(terminates(part, cpp) or refusing(syn.last(syn.dotted(part.of) or "")) for part in calls):
         yield syn.Opaque(node.line, node.text, (), True)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 MAX_SHOWN = 160
@@ -267,6 +267,16 @@ def statements(block: Block) -> Iterator[Statement]:
 def effects(block: Block) -> tuple[Syntax, ...]:
     """What ``block`` does for its effect."""
     return tuple(part.value for part in statements(block) if isinstance(part, Do))
+
+
+def inside(node: Node) -> Iterator[Node]:
+    """``node`` and all that it is made of."""
+    yield node
+    for part in fields(node):
+        value = getattr(node, part.name)
+        for inner in value if isinstance(value, tuple) else (value,):
+            if isinstance(inner, Node):
+                yield from inside(inner)
 
 
 def dotted(node: Syntax) -> str | None:

@@ -285,6 +285,14 @@ LEFT_PYTHON: dict[str, tuple[str, list[str]]] = {
         ["3: for i in range(n):"],
     ),
     "a check that gives a value": ("    k = check_shape(n)\n    return 'a' if m > 5 else 'b'", ["3: check_shape(n)"]),
+    "an exit in a value": (
+        "    k = n < 3 and sys.exit(1)\n    return 'a' if m > 5 else 'b'",
+        ["3: n < 3 and sys.exit(1)"],
+    ),
+    "suppressed": (
+        "    with suppress(ValueError):\n        if n > 5: raise ValueError\n    return 'a' if m > 5 else 'b'",
+        ["3: with suppress(ValueError):"],
+    ),
     "a finally that returns": (
         "    try:\n        if n > 5: return 'a'\n    finally:\n        return 'b'",
         ["3: try:"],
