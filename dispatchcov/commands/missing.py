@@ -48,6 +48,7 @@ def _survivors(results: TableResults) -> Iterator[str]:
     caught = sum(item.grade == "caught" for item in results.mutants)
     yield f"{results.table.op}: mutants noticed {totals_text(results.totals['mutants'])}"
     yield f"  of {len(results.mutants)}: {', '.join(parts)}; caught by a test that asserts {caught}"
+    yield from (f"note: {note}" for note in results.notes if note.startswith("mutants: "))
     for item in results.mutants:
         if item.grade in ("survived", "unknown"):
             word = item.grade if item.state in ("missed", "not-run") else f"{item.grade}, {item.state}"

@@ -2,7 +2,8 @@
 
 A box is looked at through its smallest input. If that input answers the question, nothing left is smaller. If not, some
 predicates explain why; the box is cut where one of them changes, and it is dropped where none can. So the search is
-exact and never enumerates inputs; it gives up, and says so, after :data:`STEPS` boxes.
+exact and never enumerates inputs; it gives up, and says so, after :data:`STEPS` boxes, or :data:`FEW` once a table has
+cost :data:`BUDGET` boxes in vain.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from dispatchcov.space.boxes import Axis, Boxes, Point, state, union
 from dispatchcov.space.domain import Size, bits
 from dispatchcov.space.found import Found
 from dispatchcov.space.realise import Realiser
+from dispatchcov.space.variants import Effort
 from dispatchcov.table import Table
 
 STEPS = 5_000
+FEW = 250
+BUDGET = 12 * STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +46,20 @@ class Search:
         self.rules = boxes.table.rules
         self.choose = _chooser(boxes.table)
         self.realiser = Realiser(boxes, solving=solving)
+        self.effort = Effort.of(boxes.table)
 
     def find(self, query: Query, box: int, *, smallest: bool = True) -> Found:
         """The smallest input of ``box`` that answers ``query``, or the first that is met."""
         best, late = Found(None), ""
         number = itertools.count()
         queue = [_Entry(point.key, next(number), box, point) for point in ([self.boxes.point(box)] if box else [])]
-        for step in range(2 * STEPS):
+        steps = STEPS if self.effort.boxes < BUDGET else FEW
+        for step in range(2 * steps):
             if not queue or (smallest and best.key is not None and queue[0].key >= best.key):
                 return best
-            if step == STEPS and smallest:
-                late = f"a smaller input may exist: not found in {STEPS} steps"
+            if step == steps and smallest:
+                late = f"a smaller input may exist: not found in {steps} steps"
+                self.effort.boxes += steps
                 smallest = False
                 queue.sort(reverse=True)
             entry = heapq.heappop(queue) if smallest else queue.pop()
@@ -83,7 +90,8 @@ class Search:
             children = [_Entry(at.key, next(number), part, at) for part, at in self.cut(entry, unmet)]
             for child in sorted(children, reverse=True):
                 self._put(queue, child, smallest)
-        return best.better(Found(None, None, f"given up after {2 * STEPS} steps"))
+        self.effort.boxes += steps
+        return best.better(Found(None, None, f"given up after {2 * steps} steps"))
 
     @staticmethod
     def _put(queue: list[_Entry], entry: _Entry, smallest: bool) -> None:

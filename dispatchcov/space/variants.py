@@ -28,10 +28,11 @@ def once(table: Table, make: Callable[[Table], _T]) -> _T:
 
 @dataclass
 class Effort:
-    """What a table and its variants have cost so far: ``steps`` in vain of intervals, ``unknown`` answers of z3; and
-    what intervals have ``told`` of questions that they share.
+    """What a table and its variants have cost so far: ``boxes`` looked at and ``steps`` of intervals in vain,
+    ``unknown`` answers of z3; and what intervals have ``told`` of questions that they share.
     """
 
+    boxes: int = 0
     steps: int = 0
     unknown: int = 0
     told: dict[Any, Any] = field(default_factory=dict)

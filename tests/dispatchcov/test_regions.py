@@ -309,6 +309,20 @@ def test_a_search_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch, steps: 
         assert reasons == {"feasible", "unknown"}
 
 
+def test_a_table_that_has_cost_much_in_vain_is_given_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("STEPS", 3), ("BUDGET", 6), ("FEW", 1)):
+        monkeypatch.setattr(search, name, value)
+    of = large_table(random.Random(1), rules=12)
+    space = Space(of)
+    reasons = [answer.reason for rule in of.rules if (answer := space.answer([rule.index])).reason]
+    given = ["not found in 3 steps" in reason or "after 6 steps" in reason for reason in reasons]
+    fewer = ["not found in 1 steps" in reason or "after 2 steps" in reason for reason in reasons]
+    assert given[:2] == [True, True]
+    assert given != fewer
+    assert any(fewer)
+    assert not any(given[fewer.index(True) :])
+
+
 def large_table(draw: random.Random, rules: int) -> Table:
     """A table over 20 variables in the style of kernel heuristics: far more paths than can be listed."""
     ints = [f"n{i}" for i in range(14)]
