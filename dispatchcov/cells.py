@@ -13,7 +13,7 @@ from dispatchcov import decide, generate
 from dispatchcov.decide import Decision, View
 from dispatchcov.expr import Value
 from dispatchcov.files.shard import WIDTH
-from dispatchcov.flight import LAST, RAISED, RETURNED, Flight
+from dispatchcov.flight import RAISED, RETURNED, Flight
 
 SELECTED, LAUNCHED, OBSERVED, CHECKED = range(WIDTH)
 
@@ -96,10 +96,10 @@ class Cell:
 class RecordedDecision(Decision):
     """A decision with its facts, vector and fallback reasons."""
 
-    __slots__ = ("cell", "flight", "number")
+    __slots__ = ("cell", "flight", "place")
     cell: Cell
     flight: Flight | None
-    number: int
+    place: int  # of the byte of the flight recorder that tells its state
 
     def __init__(self, cell: Cell, values: tuple[Value, ...]) -> None:
         self.cell = cell
@@ -135,7 +135,7 @@ class RecordedDecision(Decision):
         flight = self.flight
         try:
             if flight is not None:
-                flight.map[self.number & LAST] = RETURNED if kind is None else RAISED
+                flight.map[self.place] = RETURNED if kind is None else RAISED
         except ValueError:  # another thread closed it
             pass
         if kind is None:

@@ -155,16 +155,17 @@ def _enter(table: Table, facts: str) -> list[str]:
     """The number is taken as a decision is counted: without a call."""
     shown = table.variables[:FACTS]
     places = {v.name: {value: place for place, value in enumerate(v.values)} for v in shown if v.type == "enum"}
-    head = f"_entry(_flight.map, (_number & {LAST}) - {STATE}, _number, _cell.id, {BEGUN}, {len(shown)}, "
+    head = f"_entry(_flight.map, _place - {STATE}, _number, _cell.id, {BEGUN}, {len(shown)}, "
     known = [f"_code_{v.name}[{v.name}]" if v.name in places else v.name for v in shown]
     others = [f"_code_{v.name}.get({v.name}, -1)" if v.name in places else v.name for v in shown]
     lines = ["def _enter(_self):", "    _cell = _self.cell", "    _recorder = _cell.context.recorder"]
     lines += ["    _self.flight = _flight = _recorder.flight", "    if _flight is not None:"]
     number = f"_flight.number + {ENTRY}" if ONE_AT_A_TIME else "_flight.next()"
-    lines.append(f"        _flight.number = _self.number = _number = {number}")
-    lines += ["        try:", f"            if _flight.map[_number & {LAST}] == {BEGUN}:"]
+    lines += [f"        _flight.number = _number = {number}", f"        _self.place = _place = _number & {LAST}"]
+    lines += ["        try:", f"            if _flight.map[_place] == {BEGUN}:"]
     following = "" if ONE_AT_A_TIME else ", _flight.next"
-    lines.append(f"                _self.number = _number = _flight.free(_self{following})")
+    lines.append(f"                _number = _flight.free(_self{following})")
+    lines.append(f"                _self.place = _place = _number & {LAST}")
     lines += [f"            {facts}, = _self.values", f"            try: {head}{', '.join(known)})"]
     lines += [f"            except _KeyError: {head}{', '.join(others)})"]
     lines += ["        except _NoEntry: _flight.without_facts(_number, _cell.id)"]

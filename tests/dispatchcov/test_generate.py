@@ -208,13 +208,15 @@ def _enter(_self):
     _recorder = _cell.context.recorder
     _self.flight = _flight = _recorder.flight
     if _flight is not None:
-        _flight.number = _self.number = _number = _flight.number + 256
+        _flight.number = _number = _flight.number + 256
+        _self.place = _place = _number & 16383
         try:
-            if _flight.map[_number & 16383] == 1:
-                _self.number = _number = _flight.free(_self)
+            if _flight.map[_place] == 1:
+                _number = _flight.free(_self)
+                _self.place = _place = _number & 16383
             N, x, = _self.values
-            try: _entry(_flight.map, (_number & 16383) - 16, _number, _cell.id, 1, 2, N, x)
-            except _KeyError: _entry(_flight.map, (_number & 16383) - 16, _number, _cell.id, 1, 2, N, x)
+            try: _entry(_flight.map, _place - 16, _number, _cell.id, 1, 2, N, x)
+            except _KeyError: _entry(_flight.map, _place - 16, _number, _cell.id, 1, 2, N, x)
         except _NoEntry: _flight.without_facts(_number, _cell.id)
     if _recorder.observer is not None: _recorder.observer.enter(_self)
     return _self
