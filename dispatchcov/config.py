@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,11 @@ def _placed(root: Path, key: str, value: Any) -> Any:
     if not spec or key not in PATHS or os.path.isabs(value) or root.resolve() == Path.cwd().resolve():
         return value
     return str(root / value)
+
+
+def tables_for_others(specs: Iterable[str]) -> str:
+    """``DISPATCHCOV_TABLE`` for processes that may run in another folder."""
+    return ",".join(os.path.abspath(spec) if spec.endswith(".toml") else spec for spec in specs)
 
 
 def from_environment(environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -53,7 +53,7 @@ def facts(
     """The facts of a call, as the table wants them; arguments as those of PyTorch's function.
 
     Raises :class:`FactsError` for arguments that PyTorch refuses or the table is not about: nested tensors, dtypes or
-    devices that differ, an order of backends that is not the default one, empty tensors before PyTorch 2.12.
+    devices that differ, an order of backends that is not the default one, empty tensors before PyTorch 2.13.
     """
     import torch
 
@@ -63,7 +63,7 @@ def facts(
         raise FactsError(f"{table().op}: expected dense tensors of one dtype on one device, got {kinds}")
     if not zeros_first() and any(t.numel() == 0 for t in inputs):
         raise FactsError(
-            f"{table().op}: expected no empty tensor before PyTorch 2.12, whose choice may end the process, got "
+            f"{table().op}: expected no empty tensor before PyTorch 2.13, whose choice may end the process, got "
             f"{', '.join(str(tuple(t.shape)) for t in inputs)}"
         )
     device = hardware(table(), query.device.type)
@@ -92,10 +92,10 @@ def facts(
 
 
 def zeros_first() -> bool:
-    """Does PyTorch look for empty tensors before it chooses? It does from 2.12 on."""
+    """Does PyTorch look for empty tensors before it chooses? 2.13 does, 2.11 does not."""
     import torch
 
-    return bool(torch.__version__ >= (2, 12))  # type: ignore[operator, unused-ignore]
+    return bool(torch.__version__ >= (2, 13))  # type: ignore[operator, unused-ignore]
 
 
 def _mask(query: Any, key: Any, mask: Any) -> dict[str, Value]:

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         store.erase(data)
     environment = {**os.environ, config.RUN: uuid.uuid4().hex, config.DATA: data}
     if settings.table:  # what judges: it may have partitions of its own
-        environment[config.TABLE] = ",".join(os.path.abspath(t) if t.endswith(".toml") else t for t in settings.table)
+        environment[config.TABLE] = config.tables_for_others(settings.table)
     environment.pop("PYTEST_CURRENT_TEST", None)  # a test that runs this command is none of the new run's
     try:
         code = subprocess.run(options.command, env=environment, check=False).returncode

@@ -7,11 +7,10 @@ what comes later is not observed, and :attr:`Observation.notes` say so.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -210,13 +209,3 @@ def _event(event: Any) -> Event:
         event.duration_ns(),
         event.start_thread_id(),
     )
-
-
-@contextlib.contextmanager
-def observing(observer: TorchObserver, attest: Callable[[Observation], None]) -> Iterator[None]:
-    """Profile the block, then give what was seen to ``attest``."""
-    observer.start()
-    try:
-        yield
-    finally:
-        attest(observer.stop())

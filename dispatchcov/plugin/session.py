@@ -90,10 +90,6 @@ def _keep(table: Table) -> Callable[..., list[Any]]:
     return Interest.of(table).more
 
 
-def _absolute(spec: str) -> str:
-    return os.path.abspath(spec) if spec.endswith(".toml") else spec
-
-
 @dataclass
 class Session:
     """One pytest process. A worker only records; the controller also merges, measures, judges and reports.
@@ -152,7 +148,7 @@ class Session:
             self._set(config.RUN, run)
             self._set(config.DATA, data)
             if self.settings.table:
-                self._set(config.TABLE, ",".join(map(_absolute, self.settings.table)))
+                self._set(config.TABLE, config.tables_for_others(self.settings.table))
         for note in crashed:
             self.recorder.remark(f"the run before this one: {note}")
         if self.observer is not None and not self.observer.available:

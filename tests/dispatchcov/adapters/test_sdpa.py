@@ -79,7 +79,7 @@ SQUARE = (tensors(2, 4, 3, 8),) * 3
         pytest.param(
             Call((SQUARE[0], tensors(2, 4, 0, 8), tensors(2, 4, 0, 8)), {}),
             "zeros",
-            marks=pytest.mark.skipif(not sdpa.zeros_first(), reason="PyTorch chooses for empty tensors before 2.12"),
+            marks=pytest.mark.skipif(not sdpa.zeros_first(), reason="PyTorch chooses for empty tensors before 2.13"),
         ),
         (Call(tuple(t[0] for t in SQUARE), {}), "math"),
     ],
@@ -110,10 +110,10 @@ def test_a_group_of_no_heads_is_not_put_to_pytorchs_chooser() -> None:
 
 
 def test_empty_tensors_are_refused_where_pytorch_would_choose_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before 2.12 the choice itself divides by the number of heads, and ends the process."""
+    """In 2.11 the choice itself divides by the number of heads, and ends the process."""
     monkeypatch.setattr(sdpa, "zeros_first", lambda: False)
     none = tensors(2, 4, 0, 8)
-    with pytest.raises(FactsError, match=r"no empty tensor before PyTorch 2.12.* got \(2, 4, 3, 8\), \(2, 4, 0, 8\)"):
+    with pytest.raises(FactsError, match=r"no empty tensor before PyTorch 2.13.* got \(2, 4, 3, 8\), \(2, 4, 0, 8\)"):
         sdpa.facts(SQUARE[0], none, none)
     rng = random.Random(1)
     assert all(t.numel() for _ in range(300) for t in sdpa.draw(rng, "cpu").arguments)
